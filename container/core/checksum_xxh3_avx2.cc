@@ -1,0 +1,2 @@
+#define WASTE_XXH3_TABLE xxh3_avx2
+#include "container/core/checksum_xxh3_isa.inc"
