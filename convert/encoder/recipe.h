@@ -1,0 +1,45 @@
+// What an encoding of the experts is made of: the shape of its codebooks and how hard it looks for good
+// codes.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace waste::convert {
+
+/// Weights are coded eight neighbours of a row at a time.
+inline constexpr int kVectorDim = 8;
+inline constexpr int kMaxStages = 4;
+
+/// The same bytes at rising cost: fast encodes greedily, normal with a beam, best with a wider beam twice.
+enum class Quality { Fast, Normal, Best };
+
+std::string_view quality_name(Quality quality);
+/// "fast", "normal" or "best"; anything else is Error(Usage).
+Quality parse_quality(std::string_view name);
+
+/// vq3 is 3 x 256 (3 bits a weight), vq2 2 x 256, vq4p 4 x 64 (3 bits in packed indices).
+struct ExpertRecipe {
+  int stages = 3;
+  int entries = 256;
+  Quality quality = Quality::Normal;
+};
+
+/// Vectors of eight weights that training wants at this quality; more are left unused, fewer are all used.
+std::size_t training_vectors(Quality quality);
+
+/// Sums over what was encoded, accumulated in one fixed order so that the report of a conversion is
+/// reproducible to the bit.
+struct ErrorSums {
+  double error = 0;   // sum of (w - decoded)^2
+  double energy = 0;  // sum of w^2
+
+  void add(const ErrorSums& other) {
+    error += other.error;
+    energy += other.energy;
+  }
+  /// ||w - decoded|| / ||w||; 0 for nothing but zeros.
+  double relative() const;
+};
+
+}  // namespace waste::convert

@@ -1,0 +1,58 @@
+#include "convert/encoder/group_quantiser.h"
+
+#include <doctest/doctest.h>
+
+#include "container/core/half.h"
+#include "synthetic.h"
+
+using namespace waste;
+using namespace waste::convert;
+
+namespace {
+
+int code_at(GroupFormat format, std::span<const std::uint8_t> codes, std::size_t row, std::size_t cols,
+            std::size_t col) {
+  const std::uint8_t* const bytes = codes.data() + row * row_code_bytes(format, cols);
+  if (format == GroupFormat::Q8G) return static_cast<std::int8_t>(bytes[col]);
+  return (bytes[col / 2] >> (col % 2 * 4) & 15) - 8;
+}
+
+double quantise_and_decode(GroupFormat format, std::span<const float> w, std::size_t rows, std::size_t cols) {
+  std::vector<std::uint8_t> codes(rows * row_code_bytes(format, cols));
+  std::vector<std::uint16_t> scales(rows * row_groups(cols));
+  ErrorSums sums;
+  quantise_rows(format, w, rows, cols, codes, scales, sums);
+  ErrorSums decoded;
+  for (std::size_t r = 0; r < rows; r++) {
+    for (std::size_t c = 0; c < row_groups(cols) * kGroupSize; c++) {
+      const int q = code_at(format, codes, r, cols, c);
+      if (c >= cols) {
+        REQUIRE(q == 0);
+        continue;
+      }
+      const double value = w[r * cols + c];
+      const double rest = value - q * double{half_to_float(scales[r * row_groups(cols) + c / kGroupSize])};
+      decoded.error += rest * rest;
+      decoded.energy += value * value;
+    }
+  }
+  CHECK(sums.relative() == doctest::Approx(decoded.relative()).epsilon(1e-6));
+  return decoded.relative();
+}
+
+}  // namespace
+
+TEST_CASE("the searched scale beats amax / 7 on Gaussian weights, with and without padding") {
+  for (const std::size_t cols : {256, 200}) {
+    const auto w = gaussian_weights(64 * cols, 3);
+    CHECK(quantise_and_decode(GroupFormat::Q4G, w, 64, cols) < 0.1);
+    CHECK(quantise_and_decode(GroupFormat::Q8G, w, 64, cols) < 0.0063);
+  }
+}
+
+TEST_CASE("a group of zeros, of values no half can scale, and of one large value") {
+  std::vector<float> w(3 * kGroupSize);
+  w[kGroupSize] = 1e-12f;
+  w[2 * kGroupSize + 5] = -12;
+  CHECK(quantise_and_decode(GroupFormat::Q4G, w, 1, w.size()) < 1e-3);
+}
