@@ -5,6 +5,8 @@
 #include <queue>
 #include <utility>
 
+#include "container/footprint/cache_policy.h"
+
 namespace waste::verify {
 
 namespace {
@@ -81,6 +83,18 @@ std::uint64_t Belady::hits(std::uint64_t capacity) const {
     }
     due[expert] = next_[i];
     furthest.emplace(next_[i], expert);
+  }
+  return hits;
+}
+
+std::uint64_t lfru_hits(const Trace& trace, std::uint64_t capacity) {
+  if (capacity == 0) return 0;
+  const auto items = static_cast<std::uint32_t>(trace.experts.size());
+  CachePolicy policy(items, static_cast<std::uint32_t>(std::min<std::uint64_t>(capacity, items)));
+  std::uint64_t hits = 0;
+  for (const std::uint32_t expert : trace.requests) {
+    hits += policy.acquire(expert).hit ? 1 : 0;
+    policy.release(expert);
   }
   return hits;
 }

@@ -34,6 +34,9 @@ class Belady {
   std::vector<std::uint32_t> next_;  // [request]: when this expert is asked for next, or the trace's length
 };
 
+/// LFRU: the very class that decides for the runtime's expert cache (container/footprint/cache_policy.h).
+std::uint64_t lfru_hits(const Trace& trace, std::uint64_t capacity);
+
 /// Half the capacity (rounded down) is kept for the experts that the whole trace asks for most, each from its
 /// first request on; the rest is LRU. Like Belady it knows the future: it is what perfect pinning would give.
 std::uint64_t pinned_lru_hits(const Trace& trace, std::uint64_t capacity);

@@ -26,6 +26,7 @@ struct Row {
   std::uint64_t capacity = 0;  // bytes
   std::uint64_t experts = 0;   // whole records that fit
   std::uint64_t lru = 0;       // hits
+  std::uint64_t lfru = 0;
   std::uint64_t belady = 0;
   std::uint64_t pinned = 0;
 };
@@ -48,8 +49,8 @@ std::vector<Row> replay(const Trace& trace, const std::vector<std::uint64_t>& ca
   std::vector<Row> rows;
   for (const std::uint64_t capacity : capacities) {
     const std::uint64_t experts = capacity / record;
-    rows.push_back(
-        {capacity, experts, lru.hits(experts), belady.hits(experts), pinned_lru_hits(trace, experts)});
+    rows.push_back({capacity, experts, lru.hits(experts), lfru_hits(trace, experts), belady.hits(experts),
+                    pinned_lru_hits(trace, experts)});
   }
   return rows;
 }
@@ -65,11 +66,12 @@ void print_table(const Trace& trace, const std::vector<Row>& rows, std::uint64_t
   if (const auto reuse = next_token_reuse(trace)) {
     fmt::print("{:.1f}% of what a token asks for, the token before it asked for too\n", 100 * *reuse);
   }
-  fmt::print("\n{:>10} {:>8} {:>9} {:>12} {:>9}\n", "cache", "experts", "LRU", "pinned+LRU", "Belady");
+  fmt::print("\n{:>10} {:>8} {:>9} {:>9} {:>12} {:>9}\n", "cache", "experts", "LRU", "LFRU", "pinned+LRU",
+             "Belady");
   for (const Row& row : rows) {
-    fmt::print("{:>10} {:>8} {:>8.2f}% {:>11.2f}% {:>8.2f}%\n",
+    fmt::print("{:>10} {:>8} {:>8.2f}% {:>8.2f}% {:>11.2f}% {:>8.2f}%\n",
                format_bytes(static_cast<double>(row.capacity)), row.experts, 100 * share(row.lru, trace),
-               100 * share(row.pinned, trace), 100 * share(row.belady, trace));
+               100 * share(row.lfru, trace), 100 * share(row.pinned, trace), 100 * share(row.belady, trace));
   }
 }
 
@@ -88,6 +90,7 @@ Json to_json(const Trace& trace, const std::vector<Row>& rows, std::uint64_t rec
     out["rows"].push_back({{"capacity_bytes", row.capacity},
                            {"experts", row.experts},
                            {"lru", share(row.lru, trace)},
+                           {"lfru", share(row.lfru, trace)},
                            {"pinned_lru", share(row.pinned, trace)},
                            {"belady", share(row.belady, trace)}});
   }
@@ -101,13 +104,13 @@ std::string plot(const Trace& trace, std::vector<Row> rows, const std::string& p
   chart.x_label = "cache";
   chart.y_label = "hit rate, %";
   chart.x_text = [](double x) { return format_bytes(x); };
-  chart.series = {{"LRU", {}}, {"pinned + LRU", {}}, {"Belady", {}}};
+  chart.series = {{"LRU", {}}, {"LFRU", {}}, {"pinned + LRU", {}}, {"Belady", {}}};
   for (const Row& row : rows) {
     if (row.capacity == 0) continue;
     chart.x.push_back(static_cast<double>(row.capacity));
-    chart.series[0].y.push_back(100 * share(row.lru, trace));
-    chart.series[1].y.push_back(100 * share(row.pinned, trace));
-    chart.series[2].y.push_back(100 * share(row.belady, trace));
+    const std::uint64_t hits[] = {row.lru, row.lfru, row.pinned, row.belady};
+    for (std::size_t i = 0; i < std::size(hits); ++i)
+      chart.series[i].y.push_back(100 * share(hits[i], trace));
   }
   if (chart.x.empty()) fail(ErrorKind::Usage, "--plot: no capacity above 0 to draw");
   return render_svg({chart});
@@ -138,7 +141,7 @@ cli::Command simulate_command() {
       .summary = "replay a routing trace through cache policies",
       .help = R"(TRACE is little-endian int32 (layer, expert) pairs, or one JSON object a token,
 {"tok": n, "layers": [[expert, ...], ...]}. Every cache starts empty and holds whole records.
-Belady is the optimum, which knows the future; pinned+LRU keeps half the cache for the experts that this very
+LFRU is the policy of waste-run's cache. Belady is the optimum, which knows the future; pinned+LRU keeps half the cache for the experts that this very
 trace uses most: both bound what a real policy can reach.
 
   waste-verify simulate routing.bin --capacity 8G,16G,32G,64G

@@ -34,6 +34,7 @@ class Simulate(unittest.TestCase):
         self.assertAlmostEqual(small["belady"], 11 / 20)
         self.assertEqual((small["experts"], floored["experts"]), (3, 3))
         self.assertAlmostEqual(large["lru"], 14 / 20)
+        self.assertAlmostEqual(large["lfru"], 14 / 20)
         self.assertAlmostEqual(large["pinned_lru"], 14 / 20)
 
     def test_table_and_plot(self):

@@ -83,16 +83,32 @@ TEST_CASE("policies: the textbook string") {
   CHECK(pinned_lru_hits(trace, 2) == 5 + 1);
 }
 
+TEST_CASE("policies: LFRU keeps what is used often through a scan that empties LRU") {
+  std::vector<std::uint32_t> experts;
+  for (std::uint32_t round = 0; round < 10; ++round) {
+    experts.push_back(0);
+    for (std::uint32_t i = 0; i < 4; ++i) experts.push_back(1 + 4 * round + i);  // never seen again
+  }
+  const Trace trace = from_requests(experts);
+  CHECK(LruCurve(trace.requests, trace.experts.size()).hits(3) == 0);
+  // Expert 0 goes once, when it has been used no more often than the newcomers, and stays after its second
+  // use.
+  CHECK(lfru_hits(trace, 3) == 8);
+  CHECK(Belady(trace).hits(3) == 9);
+}
+
 TEST_CASE("policies: limits") {
   const Trace trace = from_requests({1, 2, 1, 2, 3});
   const LruCurve lru(trace.requests, trace.experts.size());
   for (const std::uint64_t capacity : {3ull, 4ull, 1'000'000'000'000ull}) {
     CHECK(lru.hits(capacity) == 2);
     CHECK(Belady(trace).hits(capacity) == 2);
+    CHECK(lfru_hits(trace, capacity) == 2);
     CHECK(pinned_lru_hits(trace, 2 * capacity) == 2);
   }
   CHECK(lru.hits(0) == 0);
   CHECK(Belady(trace).hits(0) == 0);
+  CHECK(lfru_hits(trace, 0) == 0);
   CHECK(pinned_lru_hits(trace, 0) == 0);
   CHECK(lru.hits(1) == 0);
   CHECK(Belady(trace).hits(1) == 0);
@@ -146,6 +162,7 @@ TEST_CASE("policies: the fast forms agree with the plain ones on random traces")
     for (std::size_t capacity = 1; capacity <= 20; ++capacity) {
       REQUIRE(lru.hits(capacity) == plain_lru(trace.requests, capacity));
       REQUIRE(belady.hits(capacity) == plain_belady(trace.requests, capacity));
+      REQUIRE(belady.hits(capacity) >= lfru_hits(trace, capacity));
       REQUIRE(belady.hits(capacity) >= pinned_lru_hits(trace, capacity));
     }
   }
