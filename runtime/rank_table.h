@@ -1,0 +1,50 @@
+// The vocabulary of a byte-pair encoder: tiktoken's rank file. One token a line, "BASE64 RANK"; the rank is
+// both the token's id and its priority when pairs are merged.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace waste::runtime {
+
+/// Immutable after loading; safe to read from several threads.
+class RankTable {
+ public:
+  RankTable(RankTable&&) = default;
+  RankTable& operator=(RankTable&&) = default;
+  RankTable(const RankTable&) = delete;
+  RankTable& operator=(const RankTable&) = delete;
+
+  /// Error(Data), naming `where` and the line, for anything but well-formed lines (empty ones are skipped):
+  /// base64 with bits left over, a rank of 2^22 or more, a token or rank that repeats, or a table without
+  /// every single byte. The last makes encoding total: any bytes whatever have ids. Ranks may leave gaps.
+  static RankTable parse(std::string_view text, std::string_view where);
+  static RankTable read(const std::filesystem::path& path);
+
+  std::optional<std::uint32_t> rank(std::string_view bytes) const {
+    if (bytes.size() > longest_) return std::nullopt;
+    const auto it = ranks_.find(bytes);
+    return it == ranks_.end() ? std::nullopt : std::optional(it->second);
+  }
+  /// The bytes of token `rank`; empty for a gap and past the end.
+  std::string_view bytes(std::uint32_t rank) const {
+    return rank < tokens_.size() ? tokens_[rank] : std::string_view();
+  }
+  /// One more than the highest rank.
+  std::uint32_t size() const { return static_cast<std::uint32_t>(tokens_.size()); }
+
+ private:
+  RankTable() = default;
+
+  std::vector<char>
+      storage_;  // what the views below point into; allocated once, so moving the table keeps them valid
+  std::vector<std::string_view> tokens_;
+  std::unordered_map<std::string_view, std::uint32_t> ranks_;
+  std::size_t longest_ = 0;
+};
+
+}  // namespace waste::runtime

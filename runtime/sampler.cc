@@ -1,0 +1,139 @@
+#include "runtime/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "container/core/error.h"
+
+namespace waste::runtime {
+
+namespace {
+
+struct Candidate {
+  float logit;
+  std::int32_t id;
+};
+
+// Orders a heap so that its front is the likeliest candidate.
+bool less_likely(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit < b.logit : a.id > b.id;
+}
+
+float checked_maximum(std::span<const float> logits) {
+  float best = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (std::isnan(logits[i]) || logits[i] == std::numeric_limits<float>::infinity()) {
+      fail_data("the logit of token {} is not finite", i);
+    }
+    best = std::max(best, logits[i]);
+  }
+  if (logits.empty() || std::isinf(best)) fail_data("no token has a finite logit");
+  return best;
+}
+
+// SplitMix64's finalizer (Steele, Lea and Flood 2014).
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+  return x ^ x >> 31;
+}
+
+// Uniform in [0, 1), a multiple of 2^-53.
+double uniform(std::uint64_t seed, std::uint64_t position) {
+  return static_cast<double>(mix(mix(seed) ^ position) >> 11) * 0x1p-53;
+}
+
+}  // namespace
+
+void SamplingOptions::check() const {
+  // Written so that NaN fails too.
+  if (!(temperature >= 0 && temperature <= 1000))
+    fail(ErrorKind::Usage, "--temperature must be from 0 to 1000");
+  if (!(top_p > 0 && top_p <= 1)) fail(ErrorKind::Usage, "--top-p must be above 0 and at most 1");
+  if (!(min_p >= 0 && min_p <= 1)) fail(ErrorKind::Usage, "--min-p must be from 0 to 1");
+}
+
+double portable_exp(double x) {
+  if (x < -708) return 0;  // the results would be subnormal; no token that improbable is ever drawn
+  // x = k ln 2 + r, |r| <= ln 2 / 2, with ln 2 in two parts so that k * high is exact (fdlibm's constants).
+  constexpr double kHigh = 6.93147180369123816490e-01;
+  constexpr double kLow = 1.90821492927058770002e-10;
+  constexpr double kRound = 0x1.8p52;  // adding and subtracting it rounds to an integer
+  const double k = x * 1.44269504088896338700 + kRound - kRound;
+  const double r = x - k * kHigh - k * kLow;
+  // The Taylor series: the first term left out is below r^14 / 14!, 4e-18.
+  constexpr double kCoefficients[] = {
+      1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+      1.0 / 720,        1.0 / 120,       1.0 / 24,       1.0 / 6,       1.0 / 2,      1.0,         1.0};
+  double sum = 0;
+  for (const double c : kCoefficients) sum = sum * r + c;
+  return sum * std::bit_cast<double>(static_cast<std::uint64_t>(static_cast<std::int64_t>(k) + 1023) << 52);
+}
+
+std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, std::uint64_t position) {
+  const double best = checked_maximum(logits);
+  if (options.temperature == 0) {
+    return static_cast<std::int32_t>(std::ranges::max_element(logits) -
+                                     logits.begin());  // the first of equals
+  }
+  std::vector<Candidate> heap(logits.size());
+  for (std::size_t i = 0; i < heap.size(); ++i) heap[i] = {logits[i], static_cast<std::int32_t>(i)};
+  std::ranges::make_heap(heap, less_likely);
+  const auto weight = [&](float logit) {
+    return portable_exp((static_cast<double>(logit) - best) / options.temperature);
+  };
+
+  // Every filter keeps a prefix of the tokens in order of probability, so the heap gives up only those that
+  // are kept. `kept` holds running sums of the weights.
+  std::vector<Candidate> order;
+  std::vector<double> kept;
+  const auto pop = [&] {
+    std::ranges::pop_heap(heap, less_likely);
+    order.push_back(heap.back());
+    heap.pop_back();
+    kept.push_back((kept.empty() ? 0 : kept.back()) + weight(order.back().logit));
+  };
+  double total = 0;
+  if (options.top_k != 0 && options.top_k < logits.size()) {
+    while (order.size() < options.top_k) pop();
+    total = kept.back();
+    heap.clear();
+  } else {
+    for (const float logit : logits) total += weight(logit);
+  }
+
+  // How many are kept, and the weight of these.
+  const double u = uniform(options.seed, position);
+  const bool filters = options.top_p < 1 || options.min_p > 0;
+  const double enough = options.top_p * total;
+  std::size_t count = 0;
+  while (true) {
+    if (count == order.size()) {
+      if (heap.empty()) break;
+      pop();
+    }
+    if (options.min_p > 0 && weight(order[count].logit) < options.min_p) break;  // the likeliest has weight 1
+    ++count;
+    if (options.top_p < 1 && kept[count - 1] >= enough) break;
+    if (!filters && kept[count - 1] > u * total) return order[count - 1].id;
+  }
+  const double mass = kept[count - 1];
+  const auto drawn =
+      std::upper_bound(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(count) - 1, u * mass);
+  return order[static_cast<std::size_t>(drawn - kept.begin())].id;
+}
+
+void log_softmax(std::span<const float> logits, std::span<float> out) {
+  const double best = checked_maximum(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += portable_exp(static_cast<double>(logit) - best);
+  const double shift = best + std::log(sum);
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    out[i] = static_cast<float>(static_cast<double>(logits[i]) - shift);
+}
+
+}  // namespace waste::runtime
