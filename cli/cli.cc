@@ -28,7 +28,8 @@ void print_program_help(const Program& program) {
   if (!program.notes.empty()) fmt::print("\n{}", program.notes);
 }
 
-void print_command_help(const Program& program, const Command& command, const po::options_description& options) {
+void print_command_help(const Program& program, const Command& command,
+                        const po::options_description& options) {
   fmt::print("usage: {}{}{} {}\n\n{}.\n\n", program.name, command.name.empty() ? "" : " ", command.name,
              command.usage, command.summary);
   std::ostringstream text;
@@ -69,7 +70,8 @@ void bind_positionals(const Command& command, const std::vector<std::string>& va
       fail(ErrorKind::Usage, "{} is missing; see --help", p.name);
     }
   }
-  if (i < values.size()) fail(ErrorKind::Usage, "unexpected argument \"{}\"; see --help", printable(values[i]));
+  if (i < values.size())
+    fail(ErrorKind::Usage, "unexpected argument \"{}\"; see --help", printable(values[i]));
 }
 
 int run_command(const Program& program, const Command& command, const std::vector<std::string>& arguments) {
@@ -117,7 +119,8 @@ int dispatch(const Program& program, std::vector<std::string> arguments) {
   if (const Command* unnamed = find_command(program, ""); unnamed != nullptr) {
     return run_command(program, *unnamed, arguments);
   }
-  fail(ErrorKind::Usage, "unknown command \"{}\"; one of: {}", printable(arguments[0]), command_names(program));
+  fail(ErrorKind::Usage, "unknown command \"{}\"; one of: {}", printable(arguments[0]),
+       command_names(program));
 }
 
 }  // namespace

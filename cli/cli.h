@@ -1,5 +1,6 @@
 // What the four programs' command lines have in common: subcommands with help, options before or after
-// positionals, errors mapped to exit codes, Ctrl-C, and a progress line. It knows nothing of the .waste format.
+// positionals, errors mapped to exit codes, Ctrl-C, and a progress line. It knows nothing of the .waste
+// format.
 #pragma once
 
 #include <boost/program_options.hpp>
@@ -23,10 +24,10 @@ struct Positional {
 };
 
 struct Command {
-  std::string name;        // "check"; empty for a program whose default command has no name
-  std::string usage;       // "DIR [options]"
-  std::string summary;     // one line
-  std::string help;        // examples and what it does, below the options
+  std::string name;     // "check"; empty for a program whose default command has no name
+  std::string usage;    // "DIR [options]"
+  std::string summary;  // one line
+  std::string help;     // examples and what it does, below the options
   std::vector<Positional> positionals;
   po::options_description options;
   std::function<int(const po::variables_map&)> run;  // returns the exit code; throws Error otherwise
@@ -40,8 +41,9 @@ struct Program {
 };
 
 /// Parses argv, runs the command, and turns every exception into one line on stderr and an exit code.
-/// --help and --version work everywhere; WASTE_SIMD is obeyed. An unknown option, an unknown, missing or repeated
-/// positional and an option's bad value are Error(Usage), exit 2. Prefixes of options are not guessed.
+/// --help and --version work everywhere; WASTE_SIMD is obeyed. An unknown option, an unknown, missing or
+/// repeated positional and an option's bad value are Error(Usage), exit 2. Prefixes of options are not
+/// guessed.
 int run(const Program& program, int argc, char** argv);
 
 /// Installs the Ctrl-C (and SIGTERM) behaviour: the first sets the flag, the second kills at once.
@@ -51,8 +53,8 @@ bool interrupted();
 /// The flag's file descriptor: readable once an interrupt has come. For event loops.
 int interrupt_fd();
 
-/// A progress display on stderr: one line redrawn on a terminal, a plain line every 30 s otherwise, nothing when
-/// `quiet`. Thread-safe.
+/// A progress display on stderr: one line redrawn on a terminal, a plain line every 30 s otherwise, nothing
+/// when `quiet`. Thread-safe.
 class ProgressLine {
  public:
   explicit ProgressLine(bool quiet);

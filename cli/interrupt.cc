@@ -37,8 +37,12 @@ void catch_interrupts() {
   for (const int number : {SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
 }
 
-bool interrupted() { return flag.load(std::memory_order_relaxed); }
+bool interrupted() {
+  return flag.load(std::memory_order_relaxed);
+}
 
-int interrupt_fd() { return pipe_ends[0]; }
+int interrupt_fd() {
+  return pipe_ends[0];
+}
 
 }  // namespace waste::cli

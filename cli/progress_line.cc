@@ -43,7 +43,9 @@ ProgressLine::ProgressLine(bool quiet) : impl_(std::make_unique<Impl>()) {
   impl_->next = impl_->terminal ? 0 : now_seconds() + kPlainInterval;
 }
 
-ProgressLine::~ProgressLine() { clear(); }
+ProgressLine::~ProgressLine() {
+  clear();
+}
 
 void ProgressLine::show(double fraction, const std::function<std::string()>& text) {
   const std::lock_guard lock(impl_->mutex);

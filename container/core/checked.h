@@ -21,9 +21,13 @@ inline std::uint64_t checked_mul(std::uint64_t a, std::uint64_t b, std::string_v
   return r;
 }
 
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
+constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) {
+  return a / b + (a % b != 0);
+}
 
 /// `a` rounded up to a multiple of `unit`. Callers bound `a` first.
-constexpr std::uint64_t round_up(std::uint64_t a, std::uint64_t unit) { return ceil_div(a, unit) * unit; }
+constexpr std::uint64_t round_up(std::uint64_t a, std::uint64_t unit) {
+  return ceil_div(a, unit) * unit;
+}
 
 }  // namespace waste

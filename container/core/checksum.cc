@@ -19,9 +19,12 @@ namespace {
 const detail::Xxh3Functions& functions() {
 #if defined(__x86_64__)
   switch (simd_level()) {
-    case SimdLevel::Avx512: return detail::xxh3_avx512;
-    case SimdLevel::Avx2: return detail::xxh3_avx2;
-    default: break;
+    case SimdLevel::Avx512:
+      return detail::xxh3_avx512;
+    case SimdLevel::Avx2:
+      return detail::xxh3_avx2;
+    default:
+      break;
   }
 #endif
   return detail::xxh3_baseline;
@@ -71,6 +74,8 @@ Digest128 Xxh3Stream::digest() const {
   return d;
 }
 
-void Xxh3Stream::reset() { state_->call.reset(state_->memory); }
+void Xxh3Stream::reset() {
+  state_->call.reset(state_->memory);
+}
 
 }  // namespace waste

@@ -49,7 +49,9 @@ File& File::operator=(File&& other) noexcept {
   return *this;
 }
 
-File::~File() { close(); }
+File::~File() {
+  close();
+}
 
 void File::close() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
@@ -76,7 +78,9 @@ std::optional<File> File::open_read_direct(const fs::path& path) {
   return file;
 }
 
-File File::open_write(const fs::path& path) { return {open_or_throw(path, O_RDWR | O_CREAT, false), path}; }
+File File::open_write(const fs::path& path) {
+  return {open_or_throw(path, O_RDWR | O_CREAT, false), path};
+}
 
 File File::create(const fs::path& path) {
   return {open_or_throw(path, O_RDWR | O_CREAT | O_TRUNC, false), path};
@@ -113,10 +117,12 @@ void File::read_exact(std::uint64_t offset, std::span<std::uint8_t> out) const {
 void File::write_exact(std::uint64_t offset, std::span<const std::uint8_t> data) const {
   std::size_t done = 0;
   while (done < data.size()) {
-    const ssize_t n = ::pwrite(fd_, data.data() + done, data.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t n =
+        ::pwrite(fd_, data.data() + done, data.size() - done, static_cast<off_t>(offset + done));
     if (n < 0) {
       if (errno == EINTR) continue;
-      fail_errno(errno, fmt::format("{}: writing {} bytes at offset {}", path_.string(), data.size(), offset));
+      fail_errno(errno,
+                 fmt::format("{}: writing {} bytes at offset {}", path_.string(), data.size(), offset));
     }
     done += static_cast<std::size_t>(n);
   }
@@ -154,7 +160,8 @@ template <typename Bytes>
 Bytes read_whole(const fs::path& path, std::uint64_t limit) {
   const File file = File::open_read(path);
   const std::uint64_t size = file.size();
-  if (size > limit) fail_data("{}: {} bytes, more than the {} such a file may have", path.string(), size, limit);
+  if (size > limit)
+    fail_data("{}: {} bytes, more than the {} such a file may have", path.string(), size, limit);
   Bytes bytes(size, 0);
   file.read_exact(0, {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()});
   return bytes;
@@ -204,8 +211,7 @@ void write_file_atomic(const fs::path& path, std::span<const std::uint8_t> data)
 }
 
 void write_file_atomic(const fs::path& path, std::string_view text) {
-  write_file_atomic(path,
-                    std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+  write_file_atomic(path, std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
 }
 
 std::uint64_t free_space(const fs::path& path) {
@@ -235,8 +241,8 @@ namespace {
        holder.empty() ? "which has not said its name yet" : printable(holder));
 }
 
-// Whether the path still leads to the open file: a holder that leaves unlinks its lock, and whoever opened the
-// file just before would otherwise lock a file that nobody can find any more.
+// Whether the path still leads to the open file: a holder that leaves unlinks its lock, and whoever opened
+// the file just before would otherwise lock a file that nobody can find any more.
 bool still_linked(const File& file) {
   struct stat open {};
   struct stat named {};

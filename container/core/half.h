@@ -39,9 +39,13 @@ inline std::uint16_t float_to_half(float f) {
   return static_cast<std::uint16_t>(sign | rounded >> 13);
 }
 
-inline float bf16_to_float(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
+inline float bf16_to_float(std::uint16_t b) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16);
+}
 
 /// Whether the half is neither infinite nor NaN.
-inline bool half_is_finite(std::uint16_t h) { return (h & 0x7C00u) != 0x7C00u; }
+inline bool half_is_finite(std::uint16_t h) {
+  return (h & 0x7C00u) != 0x7C00u;
+}
 
 }  // namespace waste

@@ -1,7 +1,7 @@
 #include "container/core/json.h"
 
-#include <nlohmann/json.hpp>
 #include <simdjson.h>
+#include <nlohmann/json.hpp>
 
 #include "container/core/error.h"
 
@@ -29,12 +29,18 @@ Json convert(const element& value, std::string_view where) {
       }
       return out;
     }
-    case element_type::INT64: return std::int64_t(value);
-    case element_type::UINT64: return std::uint64_t(value);
-    case element_type::DOUBLE: return double(value);
-    case element_type::STRING: return std::string(std::string_view(value));
-    case element_type::BOOL: return bool(value);
-    case element_type::NULL_VALUE: return nullptr;
+    case element_type::INT64:
+      return std::int64_t(value);
+    case element_type::UINT64:
+      return std::uint64_t(value);
+    case element_type::DOUBLE:
+      return double(value);
+    case element_type::STRING:
+      return std::string(std::string_view(value));
+    case element_type::BOOL:
+      return bool(value);
+    case element_type::NULL_VALUE:
+      return nullptr;
   }
   fail_data("{}: a JSON value of unknown type", where);
 }

@@ -31,7 +31,8 @@ AlignedBuffer::AlignedBuffer(std::size_t size) : size_(size) {
   mapped_ = round_up(size, huge ? kHugePage : kPage);
   // One huge page more than needed, so that an aligned start can be cut out of the mapping.
   const std::size_t reserved = huge ? mapped_ + kHugePage : mapped_;
-  void* p = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p =
+      ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) fail_errno(errno, fmt::format("allocating {} bytes", size));
   auto* base = static_cast<std::uint8_t*>(p);
   if (huge) {
@@ -113,7 +114,8 @@ void each_cgroup(const std::string& mount, const std::string& controller, Visit 
 std::uint64_t cgroup_memory_limit(std::uint64_t physical) {
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
   const auto take = [&](std::uint64_t limit) {
-    if (limit != 0 && limit < physical) least = std::min(least, limit);  // v1 says "no limit" as a huge number
+    if (limit != 0 && limit < physical)
+      least = std::min(least, limit);  // v1 says "no limit" as a huge number
   };
   each_cgroup("/sys/fs/cgroup", "", [&](const std::string& dir) {
     take(first_number(dir + "/memory.max"));

@@ -1,5 +1,5 @@
-// Where the time of a run goes: named counters of busy seconds, summed over threads, printed by `--perf` and by
-// the benchmarks. Adding to a counter is one relaxed atomic operation.
+// Where the time of a run goes: named counters of busy seconds, summed over threads, printed by `--perf` and
+// by the benchmarks. Adding to a counter is one relaxed atomic operation.
 #pragma once
 
 #include <atomic>

@@ -13,19 +13,24 @@ namespace {
 
 bool cpu_has(SimdLevel level) {
   switch (level) {
-    case SimdLevel::Scalar: return true;
+    case SimdLevel::Scalar:
+      return true;
 #if defined(__x86_64__)
-    case SimdLevel::Neon: return false;
+    case SimdLevel::Neon:
+      return false;
     case SimdLevel::Avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
     case SimdLevel::Avx512:
-      return cpu_has(SimdLevel::Avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl");
+      return cpu_has(SimdLevel::Avx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #else
-    case SimdLevel::Neon: return true;
+    case SimdLevel::Neon:
+      return true;
     case SimdLevel::Avx2:
-    case SimdLevel::Avx512: return false;
+    case SimdLevel::Avx512:
+      return false;
 #endif
   }
   return false;
@@ -38,8 +43,10 @@ std::int64_t highway_targets_above(SimdLevel level) {
   switch (level) {
     case SimdLevel::Scalar:
     case SimdLevel::Neon:
-    case SimdLevel::Avx512: return 0;
-    case SimdLevel::Avx2: return HWY_AVX3 | HWY_AVX3_DL;
+    case SimdLevel::Avx512:
+      return 0;
+    case SimdLevel::Avx2:
+      return HWY_AVX3 | HWY_AVX3_DL;
   }
   return 0;
 }
@@ -63,10 +70,14 @@ SimdLevel simd_level() {
 
 std::string_view simd_name(SimdLevel level) {
   switch (level) {
-    case SimdLevel::Scalar: return "scalar";
-    case SimdLevel::Neon: return "neon";
-    case SimdLevel::Avx2: return "avx2";
-    case SimdLevel::Avx512: return "avx512";
+    case SimdLevel::Scalar:
+      return "scalar";
+    case SimdLevel::Neon:
+      return "neon";
+    case SimdLevel::Avx2:
+      return "avx2";
+    case SimdLevel::Avx512:
+      return "avx512";
   }
   return "unknown";
 }
@@ -81,7 +92,8 @@ void force_simd(std::string_view name) {
     }
     can += (can.empty() ? "" : ", ") + std::string(simd_name(level));
   }
-  fail(ErrorKind::Usage, "SIMD path \"{}\" is unknown or not in this CPU, which can run: {}", printable(name), can);
+  fail(ErrorKind::Usage, "SIMD path \"{}\" is unknown or not in this CPU, which can run: {}", printable(name),
+       can);
 }
 
 }  // namespace waste

@@ -25,8 +25,12 @@ std::string scaled(double value, const char* unit) {
 
 }  // namespace
 
-std::string format_bytes(double bytes) { return scaled(bytes, "B"); }
-std::string format_count(double count) { return scaled(count, ""); }
+std::string format_bytes(double bytes) {
+  return scaled(bytes, "B");
+}
+std::string format_count(double count) {
+  return scaled(count, "");
+}
 
 std::string format_duration(double seconds) {
   if (!(seconds >= 0) || seconds > 1e10) return "unknown";
@@ -67,7 +71,8 @@ std::uint64_t parse_integer(std::string_view text, std::string_view option, std:
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || value < low || value > high) {
-    fail(ErrorKind::Usage, "{}: \"{}\" is not a whole number from {} to {}", option, printable(text), low, high);
+    fail(ErrorKind::Usage, "{}: \"{}\" is not a whole number from {} to {}", option, printable(text), low,
+         high);
   }
   return value;
 }

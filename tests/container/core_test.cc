@@ -61,7 +61,8 @@ TEST_CASE("XXH3 in pieces equals XXH3 at once, whatever the pieces") {
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint8_t>(i * 131 + (i >> 8));
   const Digest128 whole = xxh3_128(data);
   CHECK(whole.hex() == "222a45d78d28b13645169176f633139f");
-  for (const std::size_t piece : {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{1024}, std::size_t{99'999}}) {
+  for (const std::size_t piece :
+       {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{1024}, std::size_t{99'999}}) {
     Xxh3Stream stream;
     for (std::size_t at = 0; at < data.size(); at += piece) {
       stream.update(std::span(data).subspan(at, std::min(piece, data.size() - at)));
