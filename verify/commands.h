@@ -5,6 +5,10 @@
 
 namespace waste::verify {
 
+cli::Command check_command();
+cli::Command info_command();
+cli::Command seal_command();
+cli::Command disk_command();
 cli::Command simulate_command();
 
 }  // namespace waste::verify

@@ -1,6 +1,8 @@
 #include "cli/cli.h"
 #include "verify/commands.h"
 
+using namespace waste::verify;
+
 int main(int argc, char** argv) {
   const waste::cli::Program program{
       .name = "waste-verify",
@@ -8,6 +10,6 @@ int main(int argc, char** argv) {
       .notes =
           "exit: 0 all is well, 1 the data is bad, 2 the command is wrong, 3 the machine refused,\n"
           "      4 a server refused, 5 interrupted with the state saved\n",
-      .commands = {waste::verify::simulate_command()}};
+      .commands = {check_command(), info_command(), seal_command(), disk_command(), simulate_command()}};
   return waste::cli::run(program, argc, argv);
 }
