@@ -127,13 +127,26 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
   return order[static_cast<std::size_t>(drawn - kept.begin())].id;
 }
 
-void log_softmax(std::span<const float> logits, std::span<float> out) {
+namespace {
+
+// ln(sum of e^logit), without overflow.
+double log_sum(std::span<const float> logits) {
   const double best = checked_maximum(logits);
   double sum = 0;
   for (const float logit : logits) sum += portable_exp(static_cast<double>(logit) - best);
-  const double shift = best + std::log(sum);
+  return best + std::log(sum);
+}
+
+}  // namespace
+
+double log_probability(std::span<const float> logits, std::int32_t id) {
+  return static_cast<double>(logits[id]) - log_sum(logits);
+}
+
+void log_softmax(std::span<const float> logits, std::span<float> out) {
+  const double sum = log_sum(logits);
   for (std::size_t i = 0; i < logits.size(); ++i)
-    out[i] = static_cast<float>(static_cast<double>(logits[i]) - shift);
+    out[i] = static_cast<float>(static_cast<double>(logits[i]) - sum);
 }
 
 }  // namespace waste::runtime

@@ -28,6 +28,9 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
 /// e^x for x <= 0, within 2 units in the last place, by additions and multiplications only.
 double portable_exp(double x);
 
+/// The natural logarithm of the probability of token `id`.
+double log_probability(std::span<const float> logits, std::int32_t id);
+
 /// The natural logarithm of each token's probability. [vocabulary] in and out.
 void log_softmax(std::span<const float> logits, std::span<float> out);
 
