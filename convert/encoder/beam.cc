@@ -45,7 +45,7 @@ int beam_width(Quality quality) {
 Beam calibrate_beam(const BookTables& tables, int width) {
   Beam beam;
   if (width == 1) return beam;
-  beam.width = std::min(2 * width, kMaxBeam);
+  beam.width = std::min(4 * width, kMaxBeam);
   std::vector<float> gaps[kMaxStages];
   std::vector<Partial> kept, all;
   Random random(0x5EED);
@@ -62,7 +62,8 @@ Beam calibrate_beam(const BookTables& tables, int width) {
           float dot = 0;
           for (int d = 0; d < kVectorDim; d++) dot += x[d] * entry[d];
           longer.score += tables.half_norms(stage)[c] - dot;
-          for (int s = 0; s < stage; s++) longer.score += tables.products(s, partial.path[s], stage)[c];
+          for (int s = 0; s < stage; s++)
+            longer.score += tables.products<float>(s, static_cast<std::uint32_t>(partial.path[s]), stage)[c];
           all.push_back(longer);
         }
       }

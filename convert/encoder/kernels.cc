@@ -1,15 +1,37 @@
 #include "convert/encoder/kernels.h"
 
+#include <bit>
+#include <cassert>
+
+#include "container/core/simd.h"
+
 namespace waste::convert {
+
+namespace {
+
+bool plain() {
+  return simd_level() == SimdLevel::Scalar;
+}
+
+std::int16_t to_integer_score(float score) {
+  return static_cast<std::int16_t>(
+      std::nearbyint(std::clamp(score * kIntegerScale, -kIntegerMax, kIntegerMax)));
+}
+
+}  // namespace
 
 BookTables::BookTables(const Codebooks& books, std::span<const float> weights)
     : stages_(books.stages), entries_(books.entries) {
+  assert(entries_ >= 64 && entries_ <= kMaxEntries && std::has_single_bit(static_cast<unsigned>(entries_)));
+  assert(stages_ >= 2 && stages_ <= kMaxStages);
   const std::size_t total = static_cast<std::size_t>(stages_) * entries_;
+  const std::size_t pairs = static_cast<std::size_t>(stages_) * (stages_ - 1) / 2;
   rows_at_ = total * kVectorDim;
   norms_at_ = 2 * rows_at_;
-  products_at_ = norms_at_ + total;
-  const std::size_t pairs = static_cast<std::size_t>(stages_) * (stages_ - 1) / 2;
-  memory_ = AlignedBuffer((products_at_ + pairs * entries_ * entries_) * sizeof(float));
+  integer_norms_at_ = norms_at_ + total;
+  products_at_ = integer_norms_at_ + total;
+  integer_products_at_ = products_at_ + pairs * entries_ * entries_;
+  memory_ = AlignedBuffer((integer_products_at_ + pairs * entries_ * entries_ / 2) * sizeof(float));
   float* const out = reinterpret_cast<float*>(memory_.data());
   for (int s = 0; s < stages_; s++) {
     for (int c = 0; c < entries_; c++) {
@@ -21,19 +43,27 @@ BookTables::BookTables(const Codebooks& books, std::span<const float> weights)
         out[rows_at_ + (s * entries_ + c) * kVectorDim + d] = value;
         norm += static_cast<double>(value) * value;
       }
-      out[norms_at_ + s * entries_ + c] = static_cast<float>(norm / 2);
+      const float half = static_cast<float>(norm / 2);
+      out[norms_at_ + s * entries_ + c] = half;
+      out[integer_norms_at_ + s * entries_ + c] = half <= kIntegerEntry ? half * kIntegerScale : 0x1p40f;
     }
   }
   float* product = out + products_at_;
+  std::int16_t* integer = reinterpret_cast<std::int16_t*>(out + integer_products_at_);
   for (int later = 1; later < stages_; later++) {
     for (int earlier = 0; earlier < later; earlier++) {
       for (int c = 0; c < entries_; c++) {
         const float* a = rows(earlier) + c * kVectorDim;
-        for (int e = 0; e < entries_; e++) {
-          float sum = 0;
-          for (int d = 0; d < kVectorDim; d++) sum += a[d] * dimension(later, d)[e];
-          *product++ = sum;
+        for (int e = 0; e < entries_; e++) product[e] = 0;
+        for (int d = 0; d < kVectorDim; d++) {
+          const float* column = dimension(later, d);
+          for (int e = 0; e < entries_; e++) product[e] += a[d] * column[e];
         }
+        for (int e = 0; e < entries_; e++) {
+          integer[e] = half_norms(later)[e] <= kIntegerEntry ? to_integer_score(product[e]) : std::int16_t{0};
+        }
+        product += entries_;
+        integer += entries_;
       }
     }
   }
@@ -41,13 +71,27 @@ BookTables::BookTables(const Codebooks& books, std::span<const float> weights)
 
 void encode_vectors(const BookTables& tables, const Beam& beam, const float* x, std::size_t count,
                     std::uint8_t* indices) {
-  if (beam.width == 1) return scalar::encode_greedy(tables, x, count, indices);
-  scalar::encode_beam(tables, beam, x, count, indices);
+  if (beam.width == 1)
+    return (plain() ? scalar::encode_greedy : simd::encode_greedy)(tables, x, count, indices);
+  (plain() ? scalar::encode_beam : simd::encode_beam)(tables, beam, x, count, indices);
 }
 
 void nearest_entries(const BookTables& tables, int stage, const float* x, std::size_t count,
                      std::uint8_t* indices) {
-  scalar::nearest_entries(tables, stage, x, count, indices);
+  (plain() ? scalar::nearest_entries : simd::nearest_entries)(tables, stage, x, count, indices);
+}
+
+RowStats row_stats(const float* w, std::size_t cols) {
+  return (plain() ? scalar::row_stats : simd::row_stats)(w, cols);
+}
+
+RowSums row_sums(const BookTables& tables, const float* w, const float* weights, std::size_t cols,
+                 const std::uint8_t* indices) {
+  return (plain() ? scalar::row_sums : simd::row_sums)(tables, w, weights, cols, indices);
+}
+
+void scale_row(const float* w, float factor, std::size_t cols, float* out) {
+  (plain() ? scalar::scale_row : simd::scale_row)(w, factor, cols, out);
 }
 
 }  // namespace waste::convert

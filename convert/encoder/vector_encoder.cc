@@ -22,12 +22,12 @@ std::vector<float> normalised(std::span<const float> importance) {
 
 VectorEncoder::VectorEncoder(const Codebooks& books, int width, std::span<const float> importance)
     : importance_(normalised(importance)), tables_(books), beam_(calibrate_beam(tables_, width)) {
-  if (has_importance()) books_ = books;
+  if (!importance_.empty()) books_ = books;
 }
 
 void VectorEncoder::encode(const float* x, std::size_t rows, std::size_t cols, std::uint8_t* indices) const {
   const std::size_t vectors = cols / kVectorDim;
-  if (!has_importance()) return encode_vectors(tables_, beam_, x, rows * vectors, indices);
+  if (importance_.empty()) return encode_vectors(tables_, beam_, x, rows * vectors, indices);
 
   // The eight columns of a vector have one set of weights in every row: weigh books and vectors by their
   // roots and nothing else changes.
@@ -48,40 +48,6 @@ void VectorEncoder::encode(const float* x, std::size_t rows, std::size_t cols, s
       std::copy_n(found.data() + r * stages, stages, indices + (r * vectors + v) * stages);
     }
   }
-}
-
-namespace {
-
-template <typename Weight>
-RowSums sums_of(const BookTables& tables, const float* w, std::size_t cols, const std::uint8_t* indices,
-                Weight weight) {
-  RowSums sums;
-  for (std::size_t v = 0; v < cols / kVectorDim; v++) {
-    for (int d = 0; d < kVectorDim; d++) {
-      float y = 0;
-      for (int s = 0; s < tables.stages(); s++) {
-        y += tables.rows(s)[indices[v * tables.stages() + s] * kVectorDim + d];
-      }
-      const double value = w[v * kVectorDim + d];
-      const double factor = weight(v * kVectorDim + d);
-      sums.ww += factor * value * value;
-      sums.wy += factor * value * y;
-      sums.yy += factor * y * y;
-    }
-  }
-  return sums;
-}
-
-}  // namespace
-
-RowSums VectorEncoder::plain_sums(const float* w, std::size_t cols, const std::uint8_t* indices) const {
-  return sums_of(tables_, w, cols, indices, [](std::size_t) { return 1.0; });
-}
-
-RowSums VectorEncoder::weighted_sums(const float* w, std::size_t cols, const std::uint8_t* indices) const {
-  if (!has_importance()) return plain_sums(w, cols, indices);
-  return sums_of(tables_, w, cols, indices,
-                 [&](std::size_t i) { return static_cast<double>(importance_[i]); });
 }
 
 }  // namespace waste::convert

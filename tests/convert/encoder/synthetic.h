@@ -1,25 +1,21 @@
-// Weights that behave like a model's, made from a seed.
+// Weights that behave like a model's, made from a seed, and the recipe every result is compared with.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <numbers>
+#include <span>
 #include <vector>
-
-#include "convert/encoder/random.h"
 
 namespace waste::convert {
 
-inline double gaussian(Random& random) {
-  const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
-  return radius * std::cos(2 * std::numbers::pi * random.uniform());
-}
+/// Gaussian, pushed through MXFP4 (blocks of 32, power-of-two scales): what released experts look like.
+std::vector<float> mxfp4_weights(std::size_t count, std::uint64_t seed);
+std::vector<float> gaussian_weights(std::size_t count, std::uint64_t seed);
+/// Student's t with 5 degrees of freedom, with log-normal row and column scales of 0.3.
+std::vector<float> heavy_weights(std::size_t rows, std::size_t cols, std::uint64_t seed);
 
-inline std::vector<float> gaussian_weights(std::size_t count, std::uint64_t seed) {
-  Random random(seed);
-  std::vector<float> w(count);
-  for (float& value : w) value = static_cast<float>(0.02 * gaussian(random));
-  return w;
-}
+/// The relative error of the recipe in the wild: rows scaled by their largest absolute value, plain k-means
+/// stages, greedy codes.
+double reference_error(std::span<const float> w, std::size_t cols, int stages, int entries,
+                       std::uint64_t seed);
 
 }  // namespace waste::convert
