@@ -82,7 +82,8 @@ std::string read_text(const File& file, std::uint64_t offset, std::uint64_t size
 
 Header load_shard(const fs::path& directory, const Reclaimed& reclaimed, Shard& shard) {
   std::string text;
-  if (reclaimed.shards.contains(shard.name)) {
+  // A shard that was recorded but not yet deleted when the run before this one died is still of use.
+  if (reclaimed.shards.contains(shard.name) && !fs::exists(directory / shard.name)) {
     shard.reclaimed = true;
     const fs::path path = reclaimed.headers / (shard.name + ".header");
     const File saved = File::open_read(path);
