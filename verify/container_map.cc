@@ -71,9 +71,10 @@ void refuse_foreign_cuts(ContainerMap& map) {
   for (const auto& [layer, bank] : map.manifest->banks) {
     const SealedFile* sealed = map.seal->find(bank.file);
     if (sealed == nullptr || sealed->extent_bytes == map.manifest->layout.record_bytes) continue;
-    map.seal_problem = fmt::format("{}: {} is cut every {} bytes, but its records have {}",
-                                   (map.directory / kSealFile).string(), bank.file, sealed->extent_bytes,
-                                   map.manifest->layout.record_bytes);
+    map.seal_problem = fmt::format(
+        "{}: {} is sealed in extents of {} bytes, but its records have {}: the seal is another container's",
+        (map.directory / kSealFile).string(), bank.file, sealed->extent_bytes,
+        map.manifest->layout.record_bytes);
     map.seal.reset();
     return;
   }
@@ -146,14 +147,15 @@ std::string layers_of_books(const Manifest& manifest, std::uint64_t begin, std::
   return *low == *high ? fmt::format("layer {}", *low) : fmt::format("layers {} to {}", *low, *high);
 }
 
-}  // namespace
-
-ContainerMap ContainerMap::read(const fs::path& directory) {
+ContainerMap open_map(const fs::path& directory) {
   if (!fs::is_directory(directory)) fail_data("{}: not a directory", directory.string());
   ContainerMap map;
   map.directory = directory;
   read_manifest(map);
-  read_seal(map);
+  return map;
+}
+
+ContainerMap finish_map(ContainerMap map) {
   if (!map.manifest && !map.seal) {
     if (map.seal_problem.empty()) fail_data("{}", map.manifest_problem);
     fail_data("{}; and {}", map.manifest_problem, map.seal_problem);
@@ -163,6 +165,20 @@ ContainerMap ContainerMap::read(const fs::path& directory) {
   if (map.manifest) add_unsealed_files(map);
   cut_into_extents(map);
   return map;
+}
+
+}  // namespace
+
+ContainerMap ContainerMap::read(const fs::path& directory) {
+  ContainerMap map = open_map(directory);
+  read_seal(map);
+  return finish_map(std::move(map));
+}
+
+ContainerMap ContainerMap::read(const fs::path& directory, Seal seal) {
+  ContainerMap map = open_map(directory);
+  map.seal = std::move(seal);
+  return finish_map(std::move(map));
 }
 
 std::optional<std::uint32_t> ContainerMap::file_index(std::string_view name) const {

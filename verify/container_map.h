@@ -51,6 +51,8 @@ struct ContainerMap {
   /// Reads manifest and seal. A folder without either is Error(Data); one of them damaged is recorded, and
   /// the other one says what there is.
   static ContainerMap read(const fs::path& directory);
+  /// The same under a seal from elsewhere, whatever lies in the folder.
+  static ContainerMap read(const fs::path& directory, Seal seal);
 
   /// "experts-L3.bin: expert 7 of layer 3" or "trunk.bin: offset 8388608: model.norm.weight and 3 more".
   std::string place(const Extent& extent) const;
