@@ -43,9 +43,13 @@ std::uint32_t block_size_for(std::uint64_t size) {
   return static_cast<std::uint32_t>(std::bit_ceil(sixty_fourth));
 }
 
-Journal::Journal(const fs::path& path, std::uint64_t size, const ContentId& id)
-    : file_(File::open_write(path)), size_(size), block_size_(block_size_for(size)) {
+Journal::Journal(File file, std::uint64_t size)
+    : file_(std::move(file)), size_(size), block_size_(block_size_for(size)) {
   blocks_.resize(ceil_div(size_, block_size_));
+}
+
+Journal::Journal(const fs::path& path, std::uint64_t size, const ContentId& id)
+    : Journal(File::open_write(path), size) {
   if (read_header(id)) {
     read_records();
     // Old records behind a damaged one must not come back to life once it has been overwritten.
@@ -53,6 +57,17 @@ Journal::Journal(const fs::path& path, std::uint64_t size, const ContentId& id)
   } else {
     write_header(id);
   }
+}
+
+std::uint64_t Journal::recorded_bytes(const fs::path& path, std::uint64_t size, const ContentId& id) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return 0;
+  Journal journal(File::open_read(path), size);
+  if (!journal.read_header(id)) return 0;
+  journal.read_records();
+  std::uint64_t bytes = 0;
+  for (const Block& block : journal.blocks_) bytes += block.bytes;
+  return bytes;
 }
 
 std::uint32_t Journal::block_length(std::uint32_t index) const {

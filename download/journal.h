@@ -39,6 +39,9 @@ std::uint32_t block_size_for(std::uint64_t size);
 
 class Journal {
  public:
+  /// Bytes that the journal at `path` records for this content, without touching it; 0 when there is none.
+  static std::uint64_t recorded_bytes(const fs::path& path, std::uint64_t size, const ContentId& id);
+
   /// Opens the journal at `path`. One that belongs to other content, or whose header is damaged, is started
   /// anew and says that nothing is there. Error(Machine) when the disk refuses.
   Journal(const fs::path& path, std::uint64_t size, const ContentId& id);
@@ -55,6 +58,7 @@ class Journal {
   void sync() const { file_.sync(); }
 
  private:
+  Journal(File file, std::uint64_t size);
   bool read_header(const ContentId& id);
   void read_records();
   void write_header(const ContentId& id);

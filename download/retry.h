@@ -7,12 +7,12 @@
 namespace waste::download {
 
 enum class Failure {
-  Unreachable,  // no name, no connection, no TLS session
-  Dropped,      // the connection ended before the answer did
-  Stalled,      // slower than the floor for the whole stall timeout
-  Busy,         // 408, 425, 429 and 5xx: come back later
-  Misbehaved,   // an answer that is not the one to this question: wrong range, wrong length, an HTML page, a
-               // 416 inside the file
+  Unreachable,   // no name, no connection, no TLS session
+  Dropped,       // the connection ended before the answer did
+  Stalled,       // slower than the floor for the whole stall timeout
+  Busy,          // 408, 425, 429 and 5xx: come back later
+  Misbehaved,    // an answer that is not the one to this question: wrong range, wrong length, an HTML page, a
+                 // 416 inside the file
   RangeIgnored,  // 200 with the whole file where a part was asked for
   Expired,       // a server other than the Hub refuses a URL that the Hub signed
   Refused,       // permanent: trying again cannot help
