@@ -110,6 +110,9 @@ ScratchLayout scratch_layout(const Manifest& manifest, const FootprintOptions& o
     const ExpertQuant& quant = manifest.quant;
     const std::uint64_t pairs = chunk * m.num_experts_per_token;
     s.scores = moe.floats(chunk, pad16(m.num_experts));
+    const std::uint64_t shared = pad16(std::uint64_t{m.num_shared_experts} * m.moe_intermediate_size);
+    s.shared_gate = moe.floats(chunk, shared);
+    s.shared_up = moe.floats(chunk, shared);
     s.latent = moe.floats(chunk, pad16(m.expert_width));
     s.mixed = moe.floats(chunk, pad16(m.expert_width));
     s.table_groups = ceil_div(m.expert_width / kVecDim, kTableGroup);
@@ -124,13 +127,16 @@ ScratchLayout scratch_layout(const Manifest& manifest, const FootprintOptions& o
   // A thread works on a few MLA heads over the whole chunk, or on one expert for its tokens.
   Carver heads;
   const std::uint64_t latent = std::uint64_t{m.kv_lora_rank} + m.qk_rope_head_dim;
-  heads.floats(kAttentionHeads * chunk, latent);                             // queries in latent space
-  heads.floats(kAttentionHeads * chunk, std::uint64_t{m.kv_lora_rank} + 2);  // sums, maxima, totals
-  heads.floats(kTableGroup, latent);  // one block of the cache, widened
+  const std::uint64_t head_tokens = kAttentionHeads * chunk;
+  // queries [latent], sums [kv_lora_rank], maximum, total; one block of the cache
+  heads.floats(1, head_tokens * (latent + m.kv_lora_rank + 2) + kTableGroup * latent);
+  s.thread_latent_groups = heads.bytes(chunk * ceil_div(m.kv_lora_rank, kQuantGroup) * kActivationGroupBytes);
+  s.thread_latent_scales = heads.floats(chunk, ceil_div(m.kv_lora_rank, kQuantGroup));
   Carver expert;
   expert.floats(std::uint64_t{kTableGroup} * manifest.quant.stages, manifest.quant.entries);
-  expert.bytes(std::uint64_t{kTableGroup} * manifest.quant.stages * kTableEntryBytes);
-  expert.floats(chunk, round_up(std::max(m.moe_intermediate_size, m.expert_width), kIndexBlock));
+  s.thread_table = expert.bytes(std::uint64_t{kTableGroup} * manifest.quant.stages * kTableEntryBytes);
+  s.thread_sums =
+      expert.floats(chunk, round_up(std::max(m.moe_intermediate_size, m.expert_width), kIndexBlock));
   s.thread_bytes = round_up(std::max(heads.end(), expert.end()), 4096);
   s.thread = round_up(std::max({attention.end(), mlp.end(), moe.end()}), 4096);
   s.total = checked_add(s.thread, checked_mul(options.threads, s.thread_bytes, "scratch"), "scratch");

@@ -48,7 +48,9 @@ struct ScratchLayout {
   std::uint64_t mlp_gate = 0;  // [mlp width]
   std::uint64_t mlp_up = 0;
   // experts
-  std::uint64_t scores = 0;        // [num_experts]
+  std::uint64_t scores = 0;       // [num_experts]
+  std::uint64_t shared_gate = 0;  // [shared experts' width]
+  std::uint64_t shared_up = 0;
   std::uint64_t latent = 0;        // [expert_width] input of the experts
   std::uint64_t mixed = 0;         // [expert_width] their weighted sum
   std::uint64_t tables = 0;        // bytes [chunk][gate, up][table_bytes]
@@ -59,6 +61,12 @@ struct ScratchLayout {
   // one a thread
   std::uint64_t thread = 0;  // first thread's; the others follow thread_bytes apart
   std::uint64_t thread_bytes = 0;
+  // within a thread's part: for attention, queries, sums and one widened block come first, then these
+  std::uint64_t thread_latent_groups = 0;  // [chunk] latents as integers
+  std::uint64_t thread_latent_scales = 0;
+  // for an expert, the partial products as floats come first, then these
+  std::uint64_t thread_table = 0;  // one table group
+  std::uint64_t thread_sums = 0;   // [chunk][rows of a matrix, padded to 64]
 
   std::uint64_t total = 0;
 

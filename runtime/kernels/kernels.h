@@ -52,6 +52,15 @@ struct WeightMatrix {
   std::size_t cols = 0;
   std::size_t groups = 0;
 
+  /// Rows [first, first + count) as a matrix of their own.
+  WeightMatrix slice(std::size_t first, std::size_t count) const {
+    WeightMatrix m = *this;
+    m.rows = count;
+    m.data += first * (kind == WeightKind::Q4G ? groups * 64 : kind == WeightKind::Q8G ? groups * 128 : cols * 4);
+    if (scales != nullptr) m.scales += first * groups;
+    return m;
+  }
+  /// Codes and scales.
   std::size_t row_bytes() const {
     return kind == WeightKind::Q4G ? groups * 66 : kind == WeightKind::Q8G ? groups * 130 : cols * 4;
   }
