@@ -46,7 +46,12 @@ struct ChatOptions {
 class Chat {
  public:
   Chat(Engine& engine, const ModelText& model, const ChatMarkup& markup, const ChatOptions& options)
-      : engine_(engine), model_(model), markup_(markup), options_(options), session_(engine) {
+      : engine_(engine),
+        model_(model),
+        markup_(markup),
+        options_(options),
+        session_(engine),
+        sampler_(options.sampling) {
     begin();
   }
 
@@ -74,6 +79,7 @@ class Chat {
   const ChatMarkup& markup_;
   const ChatOptions& options_;
   Session session_;
+  Sampler sampler_;
   std::vector<std::int32_t> pending_;  // belongs to the conversation, not given to the model yet
   RunReport last_;
   std::string thought_, response_;  // of the current reply
@@ -135,12 +141,11 @@ void Chat::say(std::string_view text) {
   last_.prompt_tokens -= pending_.size();
   const double prompt_end = now_seconds();
   if (ready) {
-    result =
-        generate(session_, options_.sampling, options_.limit, hash, cli::interrupted, [&](std::int32_t id) {
-          if (model_.ends(id)) return Verdict::EndBefore;
-          show_piece(reader.push(id));
-          return reader.ended() ? Verdict::EndBefore : Verdict::Continue;
-        });
+    result = generate(session_, sampler_, options_.limit, hash, cli::interrupted, [&](std::int32_t id) {
+      if (model_.ends(id)) return Verdict::EndBefore;
+      show_piece(reader.push(id));
+      return reader.ended() ? Verdict::EndBefore : Verdict::Continue;
+    });
     show_piece(reader.finish());
     pending_ = result.pending;
   }

@@ -57,7 +57,7 @@ class TextOutput {
 int generate_text(const po::variables_map& vm) {
   // Everything that can be refused is refused before the model is loaded.
   EngineOptions options = engine_options(vm);
-  const SamplingOptions sampling = sampling_options(vm);
+  Sampler sampler(sampling_options(vm));
   const std::uint64_t limit =
       number_option(vm, "max-tokens", 1, std::numeric_limits<std::uint32_t>::max(), 256);
   const bool json = flag(vm, "json"), quiet = flag(vm, "quiet");
@@ -100,7 +100,7 @@ int generate_text(const po::variables_map& vm) {
   report.prompt_tokens -= ids.size();
   const double prompt_end = now_seconds();
   if (ready) {
-    result = generate(session, sampling, limit, hash, cli::interrupted, [&](std::int32_t id) {
+    result = generate(session, sampler, limit, hash, cli::interrupted, [&](std::int32_t id) {
       if (model.ends(id)) return Verdict::EndBefore;
       return output.push(id) ? Verdict::Continue : Verdict::StopAfter;
     });

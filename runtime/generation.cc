@@ -46,7 +46,7 @@ bool prefill(Session& session, std::vector<std::int32_t>& ids) {
   return ids.empty();
 }
 
-Generation generate(Session& session, const SamplingOptions& sampling, std::uint64_t limit, LogitsHash& hash,
+Generation generate(Session& session, Sampler& sampler, std::uint64_t limit, LogitsHash& hash,
                     const std::function<bool()>& interrupted,
                     const std::function<Verdict(std::int32_t)>& receive) {
   Generation out;
@@ -57,7 +57,7 @@ Generation generate(Session& session, const SamplingOptions& sampling, std::uint
     }
     const std::span<const float> logits = session.logits();
     hash.add(logits);
-    const std::int32_t id = sample(logits, sampling, session.position());
+    const std::int32_t id = sampler.sample(logits, session.position());
     const Verdict verdict = receive(id);
     if (verdict == Verdict::EndBefore) {
       out.finish = Finish::End;

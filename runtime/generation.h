@@ -54,7 +54,7 @@ struct Generation {
 bool prefill(Session& session, std::vector<std::int32_t>& ids);
 
 /// Samples from the session's logits, offers each token to `receive`, and steps, at most `limit` times.
-Generation generate(Session& session, const SamplingOptions& sampling, std::uint64_t limit, LogitsHash& hash,
+Generation generate(Session& session, Sampler& sampler, std::uint64_t limit, LogitsHash& hash,
                     const std::function<bool()>& interrupted,
                     const std::function<Verdict(std::int32_t)>& receive);
 

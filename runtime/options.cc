@@ -94,7 +94,6 @@ SamplingOptions sampling_options(const po::variables_map& vm) {
   options.top_p = real_option(vm, "top-p", 0.95);
   options.min_p = real_option(vm, "min-p", 0);
   options.seed = number_option(vm, "seed", 0, std::numeric_limits<std::uint64_t>::max(), 0);
-  options.check();
   return options;
 }
 

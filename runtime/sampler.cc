@@ -12,25 +12,16 @@ namespace waste::runtime {
 
 namespace {
 
-struct Candidate {
-  float logit;
-  std::int32_t id;
-};
-
-// Orders a heap so that its front is the likeliest candidate.
-bool less_likely(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit < b.logit : a.id > b.id;
-}
-
 float checked_maximum(std::span<const float> logits) {
-  float best = -std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i]) || logits[i] == std::numeric_limits<float>::infinity()) {
-      fail_data("the logit of token {} is not finite", i);
-    }
-    best = std::max(best, logits[i]);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  float best = -kInfinity;
+  bool finite = true;
+  for (const float logit : logits) {
+    finite &= logit < kInfinity;  // false for NaN too
+    best = logit > best ? logit : best;
   }
-  if (logits.empty() || std::isinf(best)) fail_data("no token has a finite logit");
+  if (!finite || best == -kInfinity)
+    fail_data("the logits hold NaN, infinity or nothing: the weights are damaged");
   return best;
 }
 
@@ -74,57 +65,66 @@ double portable_exp(double x) {
   return sum * std::bit_cast<double>(static_cast<std::uint64_t>(static_cast<std::int64_t>(k) + 1023) << 52);
 }
 
-std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, std::uint64_t position) {
+Sampler::Sampler(const SamplingOptions& options) : options_(options) {
+  options.check();
+}
+
+// Orders a heap so that its front is the likeliest candidate.
+bool Sampler::less_likely(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit < b.logit : a.id > b.id;
+}
+
+// The likeliest token has weight 1.
+double Sampler::weight(float logit, double best) const {
+  return portable_exp((static_cast<double>(logit) - best) / options_.temperature);
+}
+
+// Moves the likeliest token that is left from heap_ to order_.
+void Sampler::pop(double best) {
+  std::ranges::pop_heap(heap_, less_likely);
+  order_.push_back(heap_.back());
+  heap_.pop_back();
+  sums_.push_back((sums_.empty() ? 0 : sums_.back()) + weight(order_.back().logit, best));
+}
+
+std::int32_t Sampler::sample(std::span<const float> logits, std::uint64_t position) {
   const double best = checked_maximum(logits);
-  if (options.temperature == 0) {
+  if (options_.temperature == 0) {
     return static_cast<std::int32_t>(std::ranges::max_element(logits) -
                                      logits.begin());  // the first of equals
   }
-  std::vector<Candidate> heap(logits.size());
-  for (std::size_t i = 0; i < heap.size(); ++i) heap[i] = {logits[i], static_cast<std::int32_t>(i)};
-  std::ranges::make_heap(heap, less_likely);
-  const auto weight = [&](float logit) {
-    return portable_exp((static_cast<double>(logit) - best) / options.temperature);
-  };
+  heap_.resize(logits.size());
+  for (std::size_t i = 0; i < heap_.size(); ++i) heap_[i] = {logits[i], static_cast<std::int32_t>(i)};
+  std::ranges::make_heap(heap_, less_likely);
+  order_.clear();
+  sums_.clear();
 
-  // Every filter keeps a prefix of the tokens in order of probability, so the heap gives up only those that
-  // are kept. `kept` holds running sums of the weights.
-  std::vector<Candidate> order;
-  std::vector<double> kept;
-  const auto pop = [&] {
-    std::ranges::pop_heap(heap, less_likely);
-    order.push_back(heap.back());
-    heap.pop_back();
-    kept.push_back((kept.empty() ? 0 : kept.back()) + weight(order.back().logit));
-  };
+  // Every filter keeps a prefix of the tokens in order of probability, so the heap gives up only those it
+  // must.
   double total = 0;
-  if (options.top_k != 0 && options.top_k < logits.size()) {
-    while (order.size() < options.top_k) pop();
-    total = kept.back();
-    heap.clear();
+  if (options_.top_k != 0 && options_.top_k < logits.size()) {
+    while (order_.size() < options_.top_k) pop(best);
+    total = sums_.back();
+    heap_.clear();
   } else {
-    for (const float logit : logits) total += weight(logit);
+    for (const float logit : logits) total += weight(logit, best);
   }
-
-  // How many are kept, and the weight of these.
-  const double u = uniform(options.seed, position);
-  const bool filters = options.top_p < 1 || options.min_p > 0;
-  const double enough = options.top_p * total;
-  std::size_t count = 0;
+  const double u = uniform(options_.seed, position);
+  const bool filters = options_.top_p < 1 || options_.min_p > 0;
+  std::size_t count = 0;  // kept so far
   while (true) {
-    if (count == order.size()) {
-      if (heap.empty()) break;
-      pop();
+    if (count == order_.size()) {
+      if (heap_.empty()) break;
+      pop(best);
     }
-    if (options.min_p > 0 && weight(order[count].logit) < options.min_p) break;  // the likeliest has weight 1
+    if (options_.min_p > 0 && weight(order_[count].logit, best) < options_.min_p) break;
     ++count;
-    if (options.top_p < 1 && kept[count - 1] >= enough) break;
-    if (!filters && kept[count - 1] > u * total) return order[count - 1].id;
+    if (options_.top_p < 1 && sums_[count - 1] >= options_.top_p * total) break;
+    if (!filters && sums_[count - 1] > u * total) return order_[count - 1].id;
   }
-  const double mass = kept[count - 1];
-  const auto drawn =
-      std::upper_bound(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(count) - 1, u * mass);
-  return order[static_cast<std::size_t>(drawn - kept.begin())].id;
+  const auto last = sums_.begin() + static_cast<std::ptrdiff_t>(count) - 1;
+  return order_[static_cast<std::size_t>(std::upper_bound(sums_.begin(), last, u * *last) - sums_.begin())]
+      .id;
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace waste::runtime {
 
@@ -20,10 +21,32 @@ struct SamplingOptions {
   void check() const;
 };
 
-/// The token that follows position `position`. Tokens of equal logits are ordered by id, lowest first. The
-/// random number depends on seed and position alone, so a session continued draws as one never interrupted.
-/// A NaN or +infinity among the logits is Error(Data): the weights are damaged.
-std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, std::uint64_t position);
+/// Keeps its working memory between tokens, because touching fresh memory for a vocabulary of 163,840 takes
+/// longer than everything else here. Not thread-safe.
+class Sampler {
+ public:
+  /// Checks the options.
+  explicit Sampler(const SamplingOptions& options);
+
+  /// The token that follows position `position`. Tokens of equal logits are ordered by id, lowest first. The
+  /// random number depends on seed and position alone, so a session continued draws as one never interrupted.
+  /// A NaN or +infinity among the logits is Error(Data): the weights are damaged.
+  std::int32_t sample(std::span<const float> logits, std::uint64_t position);
+
+ private:
+  struct Candidate {
+    float logit;
+    std::int32_t id;
+  };
+  static bool less_likely(const Candidate& a, const Candidate& b);
+  double weight(float logit, double best) const;
+  void pop(double best);
+
+  SamplingOptions options_;
+  std::vector<Candidate> heap_;   // tokens not ordered yet
+  std::vector<Candidate> order_;  // the likeliest, in order
+  std::vector<double> sums_;      // of the weights of order_, running
+};
 
 /// e^x for x <= 0, within 2 units in the last place, by additions and multiplications only.
 double portable_exp(double x);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -135,6 +136,46 @@ TEST_CASE("xtml: tags of other elements are shown, half characters are not") {
   CHECK(reader.push(0xE4).text.empty());
   CHECK(reader.push(0xBD).text.empty());
   CHECK(reader.push(0xA0).text == "\u4F60");
+}
+
+TEST_CASE("xtml: whatever a model says, the history it leaves is balanced") {
+  const ChatMarkup k3 = ChatMarkup::xtml();
+  std::mt19937 random(8);
+  const Ids vocabulary = tokenizer().encode_markup(
+      "<|open|><|close|><|sep|>think response message x <|open|><|close|><|sep|>[EOS]\xC3");
+  for (int round = 0; round < 500; ++round) {
+    ReplyReader reader(tokenizer(), k3, round % 2 == 0);
+    Ids history = encode(tokenizer(), k3.opener(round % 2 == 0));
+    for (std::size_t n = random() % 30; n > 0; --n) {
+      const std::int32_t id = vocabulary[random() % vocabulary.size()];
+      reader.push(id);
+      history.push_back(id);
+    }
+    for (const std::int32_t id : encode(tokenizer(), reader.closing())) history.push_back(id);
+    // Read it again as the tags stand: every element that was opened is closed, and then the message ends.
+    std::vector<std::string> open;
+    std::string tag;
+    int state = 0;  // 2051 or 2052 within a tag
+    for (const std::int32_t id : history) {
+      if (id == 2051 || id == 2052) {
+        state = id;
+        tag.clear();
+      } else if (id == 2053 && state != 0) {
+        tag = tag.substr(0, tag.find(' '));
+        if (state == 2051) {
+          open.push_back(tag);
+        } else if (const auto it = std::find(open.rbegin(), open.rend(), tag); it != open.rend()) {
+          open.erase(it.base() - 1, open.end());
+        }
+        state = 0;
+      } else if (state != 0) {
+        tag += tokenizer().bytes(id);
+      }
+    }
+    CHECK(open.empty());
+    CHECK(state == 0);
+    CHECK(history.back() == 2054);
+  }
 }
 
 constexpr std::string_view kTemplate =

@@ -13,6 +13,10 @@
 namespace waste::runtime {
 namespace {
 
+std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, std::uint64_t position) {
+  return Sampler(options).sample(logits, position);
+}
+
 TEST_CASE("exp: within two units in the last place of libm's, everywhere") {
   CHECK(portable_exp(0) == 1);
   CHECK(portable_exp(-1e300) == 0);
@@ -39,7 +43,8 @@ TEST_CASE("sample: temperature 0 takes the likeliest, the lowest id of equals") 
 std::map<std::int32_t, int> draw(const std::vector<float>& logits, const SamplingOptions& options,
                                  int times) {
   std::map<std::int32_t, int> counts;
-  for (int i = 0; i < times; ++i) ++counts[sample(logits, options, static_cast<std::uint64_t>(i))];
+  Sampler sampler(options);
+  for (int i = 0; i < times; ++i) ++counts[sampler.sample(logits, static_cast<std::uint64_t>(i))];
   return counts;
 }
 
@@ -92,7 +97,9 @@ TEST_CASE("sample: the same draw from the same seed and position, others from ot
   for (std::uint64_t i = 0; i < 50; ++i) {
     const SamplingOptions options{.top_p = 0.95, .seed = i};
     const std::int32_t id = sample(logits, options, 3);
-    CHECK(sample(logits, options, 3) == id);
+    Sampler used(options);
+    used.sample(logits, 17);
+    CHECK(used.sample(logits, 3) == id);
     ++by_seed[id];
     ++by_position[sample(logits, {.top_p = 0.95, .seed = 1}, i)];
   }
@@ -118,7 +125,7 @@ TEST_CASE("sample: damaged logits and options out of range are refused") {
   CHECK_THROWS_AS(sample(std::vector{0.0f, infinity}, {}, 0), Error);
   CHECK_THROWS_AS(sample(std::vector{-infinity, -infinity}, {}, 0), Error);
   CHECK_THROWS_AS(sample({}, {}, 0), Error);
-  CHECK_THROWS_AS(SamplingOptions{.temperature = -1}.check(), Error);
+  CHECK_THROWS_AS(Sampler(SamplingOptions{.temperature = -1}), Error);
   CHECK_THROWS_AS(SamplingOptions{.temperature = std::nan("")}.check(), Error);
   CHECK_THROWS_AS(SamplingOptions{.top_p = 0}.check(), Error);
   CHECK_THROWS_AS(SamplingOptions{.top_p = 1.01}.check(), Error);
