@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
       .notes =
           "exit: 0 done, 1 the data is bad, 2 the command is wrong, 3 the machine refused,\n"
           "      5 interrupted with the state saved if that was asked for\n",
-      .commands = {tokenize_command(), detokenize_command()}};
+      .commands = {generate_command(), eval_command(), chat_command(), tokenize_command(),
+                   detokenize_command(), bench_command()}};
   return waste::cli::run(program, argc, argv);
 }

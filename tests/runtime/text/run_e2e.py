@@ -228,9 +228,9 @@ class Interrupt(Directory):
 
     def test_in_the_middle_of_the_prompt(self):
         state = self.path("s.state")
-        ids = [(i * 7919) % 2000 for i in range(6000)]
+        ids = [(i * 7919) % 2000 for i in range(700)]
         prompt = ",".join(map(str, ids))
-        options = ("--ctx", "6100", "--temperature", "0")
+        options = ("--ctx", "800", "--temperature", "0")
         process = subprocess.Popen([RUN, "generate", K3, "--ids", prompt, "-n", "4", "--save-state", state, *options],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         # The handler must be installed before the signal is sent: then the process catches SIGINT.
