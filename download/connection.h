@@ -23,6 +23,8 @@ class FileFetch::Connection : public Receiver {
   void assign(Run run);
   /// Asks `url` for the rest of its run.
   void start(const std::string& url);
+  /// Writes what is still in the buffer.
+  void flush();
   /// Ends the transfer and gives the run up; bytes already received are written.
   void cancel();
 
@@ -38,7 +40,6 @@ class FileFetch::Connection : public Receiver {
   };
   std::optional<Objection> accept_part(const ResponseHead& head);
   std::optional<Objection> accept_whole(const ResponseHead& head);
-  void flush();
   bool is_satisfied() const;
   Objection explain(const Outcome& outcome) const;
   [[noreturn]] void give_up(const Objection& objection);

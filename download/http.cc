@@ -15,7 +15,6 @@ namespace waste::download {
 
 namespace {
 
-constexpr unsigned kMostRedirects = 8;
 constexpr double kStallFloor = 1024;                 // bytes per second
 constexpr std::size_t kMostRedirectBody = 64 << 10;  // read to keep the connection, no more
 constexpr long kReceiveBuffer = 128 << 10;           // 128 transfers fit into 16 MiB
@@ -292,16 +291,12 @@ std::size_t Http::body_callback(char* data, std::size_t size, std::size_t count,
 }
 
 void Http::follow(Transfer& t) {
-  const auto refuse = [&](const std::string& why) {
-    settle(t, {Outcome::Kind::Failed, Failure::Refused, url_for_people(t.url.text) + " " + why});
-  };
   auto target = resolve_url(t.url.text, *t.location);
-  if (!target) return refuse("redirects to something that is not a plain http or https URL");
-  if (t.url.encrypted && !target->encrypted)
-    return refuse("redirects from https to http, which is not followed");
-  if (++t.hops > kMostRedirects)
-    return refuse(fmt::format("is the end of {} redirects, more are not followed", kMostRedirects));
-  t.url = std::move(*target);
+  if (const auto objection = redirect_objection(t.url, target, ++t.hops)) {
+    settle(t, {Outcome::Kind::Failed, Failure::Refused, url_for_people(t.url.text) + " " + *objection});
+  } else {
+    t.url = std::move(*target);
+  }
 }
 
 void Http::settle(Transfer& t, const Outcome& outcome) {

@@ -39,8 +39,8 @@ Header encode_header(std::uint64_t size, std::uint32_t block_size, const Content
 }  // namespace
 
 std::uint32_t block_size_for(std::uint64_t size) {
-  const std::uint64_t sixty_fourth = std::clamp<std::uint64_t>(size / 64, kSmallestBlock, kLargestBlock);
-  return static_cast<std::uint32_t>(std::bit_ceil(sixty_fourth));
+  return static_cast<std::uint32_t>(
+      std::bit_floor(std::clamp<std::uint64_t>(size / 64, kSmallestBlock, kLargestBlock)));
 }
 
 Journal::Journal(File file, std::uint64_t size)

@@ -32,9 +32,9 @@ struct Block {
   std::uint32_t crc = 0;    // crc32 of them
 };
 
-/// The block size for a file: a sixty-fourth of it as a power of two, from 256 KiB to 4 MiB. A power of two
-/// keeps writes aligned, 4 MiB bounds what a kill can cost on a fast line with many connections, and records
-/// stay few.
+/// The block size for a file: a sixty-fourth of it, rounded down to a power of two, from 256 KiB to 4 MiB.
+/// Small blocks bound what a kill can cost on a fast line with many connections; large ones keep the records
+/// of a large file few.
 std::uint32_t block_size_for(std::uint64_t size);
 
 class Journal {

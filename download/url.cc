@@ -60,6 +60,15 @@ std::optional<Url> resolve_url(const std::string& base, const std::string& locat
   return finish(url.get());
 }
 
+std::optional<std::string> redirect_objection(const Url& from, const std::optional<Url>& to, unsigned hops) {
+  constexpr unsigned kMostRedirects = 8;
+  if (!to) return "redirects to something that is not a plain http or https URL";
+  if (from.encrypted && !to->encrypted) return "redirects from https to http, which is not followed";
+  if (hops > kMostRedirects)
+    return fmt::format("is the end of {} redirects, more are not followed", kMostRedirects);
+  return std::nullopt;
+}
+
 std::string url_for_people(std::string_view url) {
   return printable(url.substr(0, url.find_first_of("?#")));
 }

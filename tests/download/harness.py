@@ -22,10 +22,10 @@ SHARD = "model.safetensors"
 
 
 def block_size(size):
-    """As download/journal.h: a sixty-fourth as a power of two, from 256 KiB to 4 MiB."""
-    block = 256 << 10
-    while block < min(size // 64, 4 << 20):
-        block *= 2
+    """As download/journal.h: a sixty-fourth, rounded down to a power of two, from 256 KiB to 4 MiB."""
+    block = 4 << 20
+    while block > max(size // 64, 256 << 10):
+        block //= 2
     return block
 
 
@@ -53,7 +53,8 @@ class Case(unittest.TestCase):
         self.to = self.dir / "out"
 
     def environment(self, **more):
-        keep = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "HUGGING", "LD_PRELOAD"))}
+        keep = {k: v for k, v in os.environ.items()
+                if not k.startswith(("HF_", "HUGGING", "LD_PRELOAD")) and not k.lower().endswith("_proxy")}
         return {**keep, "HF_ENDPOINT": self.hub.endpoint, "HF_HOME": str(self.dir / "hf"), **more}
 
     def start(self, *arguments, env=None):

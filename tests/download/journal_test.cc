@@ -16,7 +16,8 @@ const ContentId kId{ContentId::Kind::Sha256, std::string(64, 'a')};
 
 TEST_CASE("block sizes") {
   CHECK(block_size_for(0) == 256 << 10);
-  CHECK(block_size_for(25'000'000) == 512 << 10);
+  CHECK(block_size_for(25'000'000) == 256 << 10);
+  CHECK(block_size_for(64 << 20) == 1 << 20);
   CHECK(block_size_for(16'000'000'000) == 4 << 20);
 }
 

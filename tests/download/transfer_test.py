@@ -2,6 +2,7 @@
 """What goes wrong on the wire: drops, busy servers, ignored and wrong ranges, stalls, lies about lengths, expired
 URLs, redirects. Every case asserts the final bytes, the exit code, what is said, and how many bytes were asked for."""
 
+import os
 import time
 
 import harness
@@ -247,6 +248,19 @@ class Urls(Case):
         result = self.download(repo="old/name")
         self.assert_ok(result)
         self.assertIn("old/name is now org/model", result.stderr)
+
+
+class Memory(Case):
+    files = {"model-%d.safetensors" % i: content(i, 20_000_000) for i in range(4)}
+
+    def test_stays_below_100_mib_whatever_the_settings(self):
+        process = self.start("org/model", "--to", self.to, "--files", "4", "--connections", "32", "--quiet")
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        process.communicate()
+        self.assertEqual(process.returncode, 0)
+        self.assert_complete()
+        self.assertLess(usage.ru_maxrss << 10, 100 << 20)
 
 
 class Listings(Case):
