@@ -65,13 +65,15 @@ UnitState parse_state(const Json& json, const std::string& where) {
 }  // namespace
 
 void refuse_other_run(const Json& earlier, const Json& run, std::string_view what) {
+  const auto text = [](const Json* value) {
+    if (value == nullptr) return std::string("absent");
+    return printable(value->is_string() ? value->get<std::string>() : dump_json_line(*value));
+  };
   std::string differences;
   for (const auto& [key, value] : run.items()) {
     const Json* before = json_find(earlier, key);
     if (before != nullptr && *before == value) continue;
-    differences += fmt::format("; {} was {}, now {}", key,
-                               before == nullptr ? "absent" : printable(dump_json_line(*before)),
-                               printable(dump_json_line(value)));
+    differences += fmt::format("; {} was {}, now {}", key, text(before), text(&value));
   }
   if (differences.empty()) return;
   fail(ErrorKind::Usage, "{} with other settings{}: choose another folder, or repeat them", what,

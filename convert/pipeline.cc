@@ -36,7 +36,7 @@ Json run_identity(const Source& source, const Recipe& recipe, const Importance& 
   run["trunk"] = format_name(recipe.trunk);
   run["quality"] = quality_name(recipe.quality);
   run["codebook_sample"] = recipe.codebook_sample;
-  run["importance"] = importance.digest() == Digest128{} ? Json() : Json(importance.digest().hex());
+  run["importance"] = importance.digest() == Digest128{} ? "none" : importance.digest().hex();
   return run;
 }
 

@@ -21,8 +21,12 @@ constexpr std::uint64_t kLargeAlignment = 4096;
 constexpr std::uint64_t kSmallAlignment = 64;
 constexpr std::uint64_t kLargeBytes = 64 << 10;
 
-// Journal, sidecars, quality report, seal and manifest: 40 MB for Kimi K3.
-constexpr std::uint64_t kSmallFiles = 64 << 20;
+// Journal, sidecars, quality report, seal and manifest: about 40 MB for Kimi K3.
+std::uint64_t small_files_bytes(const Plan& plan) {
+  constexpr std::uint64_t kSidecars = 8 << 20;
+  return kSidecars + 2 * plan.codebook_bytes + 256 * plan.layers.size() * plan.model.num_experts +
+         512 * plan.trunk.size();
+}
 
 // Whole-program weights a second and core.
 struct Speed {
@@ -129,7 +133,7 @@ DiskNeed disk_need(const Plan& plan, const Checkpoint& checkpoint, const Options
     need.peak = std::max(need.peak, need.to_write - (same_disk ? std::min(freed, need.to_write) : 0));
   };
   const bool reclaim = options.reclaim == Reclaim::On && options.whole();
-  write(kSmallFiles + 2 * plan.codebook_bytes);
+  write(small_files_bytes(plan));
   if (!options.probe) {
     const bool all = done.trunk_tensors == plan.trunk.size();
     write(all ? 0

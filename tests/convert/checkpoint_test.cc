@@ -2,13 +2,13 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "container/core/bytes.h"
+#include "tests/data_dir.h"
 #include "tests/temp_dir.h"
 
 namespace waste::convert {
@@ -126,7 +126,7 @@ TEST_CASE("safetensors: a header length is held against the file") {
 }
 
 TEST_CASE("checkpoint: the bundled one opens, and its bytes are where the header says") {
-  const fs::path data = std::getenv("WASTE_TEST_DATA");
+  const fs::path data = data_dir();
   const Checkpoint checkpoint = Checkpoint::open(data / "tiny-linear");
   CHECK(checkpoint.tensors().size() == 293);
   CHECK(checkpoint.shards().size() == 3);
