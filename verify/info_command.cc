@@ -9,6 +9,7 @@
 #include "container/core/text.h"
 #include "container/format/container.h"
 #include "verify/commands.h"
+#include "verify/facts.h"
 
 namespace waste::verify {
 
@@ -16,41 +17,18 @@ namespace {
 
 constexpr std::uint64_t kMaxQualityBytes = std::uint64_t{64} << 20;
 
-struct Facts {
-  std::uint64_t trunk_parameters = 0;
-  std::uint64_t expert_parameters = 0;
-  std::uint64_t active_parameters = 0;  // that one token of text uses
-  std::uint64_t trunk_bytes = 0;
-  std::uint64_t expert_bytes = 0;
-  std::uint64_t codebook_bytes = 0;
-  std::uint64_t disk_bytes = 0;            // all files of the folder
-  std::uint64_t expert_bytes_a_token = 0;  // read from disk when no expert is in memory
+struct Sizes {
+  std::uint64_t trunk = 0;
+  std::uint64_t codebooks = 0;
+  std::uint64_t disk = 0;  // all files of the folder
 };
 
-bool only_for_images(std::string_view name) {
-  return name.starts_with("vision_tower.") || name.starts_with("mm_projector.");
-}
-
-Facts facts_of(const Container& c) {
-  const Manifest& m = c.manifest();
-  Facts f;
-  for (const TrunkTensor& t : m.trunk) {
-    f.trunk_parameters += t.elements();
-    if (only_for_images(t.name)) continue;
-    const bool table = t.name.ends_with("embed_tokens.weight");  // a token uses one row of it
-    f.active_parameters += table ? t.cols() : t.elements();
-  }
-  const std::uint64_t picks = std::uint64_t{m.model.num_experts_per_token} * m.banks.size();
-  f.expert_parameters = m.model.expert_parameters() * m.model.num_experts * m.banks.size();
-  f.active_parameters += m.model.expert_parameters() * picks;
-  f.trunk_bytes = c.trunk_file().size();
-  for (const auto& [layer, bank] : m.banks) f.expert_bytes += bank.bytes;
-  f.expert_bytes_a_token = picks * m.layout.record_bytes;
-  f.codebook_bytes = fs::file_size(c.directory() / kCodebooksFile);
+Sizes sizes_of(const Container& c) {
+  Sizes s{.trunk = c.trunk_file().size(), .codebooks = fs::file_size(c.directory() / kCodebooksFile)};
   for (const auto& entry : fs::directory_iterator(c.directory())) {
-    if (entry.is_regular_file()) f.disk_bytes += entry.file_size();
+    if (entry.is_regular_file()) s.disk += entry.file_size();
   }
-  return f;
+  return s;
 }
 
 // The encoder's own measurement, where the container carries it.
@@ -60,7 +38,7 @@ Json known_quality(const Container& c) {
   return parse_json(read_text_file(path, kMaxQualityBytes), path.string());
 }
 
-Json to_json(const Container& c, const Facts& f, const Json& quality) {
+Json to_json(const Container& c, const ModelFacts& f, const Sizes& sizes, const Json& quality) {
   const Manifest& m = c.manifest();
   Json out;
   out["container"] = c.directory().string();
@@ -72,22 +50,22 @@ Json to_json(const Container& c, const Facts& f, const Json& quality) {
   out["recipe"] = {{"experts", format_name(m.quant.format)},
                    {"bits_per_weight", m.quant.bits_per_weight()},
                    {"record_bytes", m.layout.record_bytes}};
-  out["parameters"] = {{"total", f.trunk_parameters + f.expert_parameters},
+  out["parameters"] = {{"total", f.parameters()},
                        {"trunk", f.trunk_parameters},
                        {"experts", f.expert_parameters},
                        {"active", f.active_parameters}};
-  out["bytes"] = {{"disk", f.disk_bytes},
-                  {"trunk", f.trunk_bytes},
+  out["bytes"] = {{"disk", sizes.disk},
+                  {"trunk", sizes.trunk},
                   {"experts", f.expert_bytes},
-                  {"codebooks", f.codebook_bytes},
-                  {"experts_a_token", f.expert_bytes_a_token}};
+                  {"codebooks", sizes.codebooks},
+                  {"experts_a_token", f.pick_bytes}};
   out["sealed"] = c.seal().has_value();
   out["weights_fingerprint"] = c.seal() ? Json(c.seal()->weights_fingerprint().hex()) : Json(nullptr);
   out["quality"] = quality;
   return out;
 }
 
-void print_facts(const Container& c, const Facts& f) {
+void print_facts(const Container& c, const ModelFacts& f, const Sizes& sizes) {
   const Manifest& m = c.manifest();
   const auto line = [](std::string_view name, const std::string& value) {
     fmt::print("{:<12} {}\n", name, value);
@@ -100,25 +78,25 @@ void print_facts(const Container& c, const Facts& f) {
   line("experts", fmt::format("{} in each of {} layers, {} a token", m.model.num_experts, m.banks.size(),
                               m.model.num_experts_per_token));
   line("parameters",
-       fmt::format("{}, {} of them used by a token", count(f.trunk_parameters + f.expert_parameters),
-                   count(f.active_parameters)));
+       fmt::format("{}, {} of them used by a token", count(f.parameters()), count(f.active_parameters)));
   line("recipe", fmt::format("experts {}: {} bits a weight and a scale a row; {} bytes a record",
                              format_name(m.quant.format), m.quant.bits_per_weight(), m.layout.record_bytes));
-  line("sizes", fmt::format("{} on disk: experts {}, trunk {}, codebooks {}", size(f.disk_bytes),
-                            size(f.expert_bytes), size(f.trunk_bytes), size(f.codebook_bytes)));
-  line("a token", fmt::format("reads {} of experts when none is in memory", size(f.expert_bytes_a_token)));
+  line("sizes", fmt::format("{} on disk: experts {}, trunk {}, codebooks {}", size(sizes.disk),
+                            size(f.expert_bytes), size(sizes.trunk), size(sizes.codebooks)));
+  line("a token", fmt::format("reads {} of experts when none is in memory", size(f.pick_bytes)));
   line("seal", c.seal() ? "weights " + c.seal()->weights_fingerprint().hex()
                         : std::string("none: only expert records can be checked; see waste-verify seal"));
 }
 
 int run(const cli::po::variables_map& vm) {
   const Container container = Container::open(vm["DIR"].as<std::string>());
-  const Facts facts = facts_of(container);
+  const ModelFacts facts = model_facts(container.manifest());
+  const Sizes sizes = sizes_of(container);
   const Json quality = known_quality(container);
   if (vm.count("json") != 0) {
-    fmt::print("{}", dump_json(to_json(container, facts, quality)));
+    fmt::print("{}", dump_json(to_json(container, facts, sizes, quality)));
   } else {
-    print_facts(container, facts);
+    print_facts(container, facts, sizes);
   }
   return 0;
 }

@@ -10,7 +10,14 @@ int main(int argc, char** argv) {
       .notes =
           "exit: 0 all is well, 1 the data is bad, 2 the command is wrong, 3 the machine refused,\n"
           "      4 a server refused, 5 interrupted with the state saved\n",
-      .commands = {check_command(), info_command(), seal_command(), repair_command(), disk_command(),
-                   simulate_command()}};
+      .commands = {
+          check_command(),
+          info_command(),
+          seal_command(),
+          repair_command(),
+          plan_command(),
+          disk_command(),
+          simulate_command(),
+      }};
   return waste::cli::run(program, argc, argv);
 }
