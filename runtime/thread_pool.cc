@@ -15,6 +15,8 @@ inline void pause_briefly() {
 }
 
 constexpr auto kSpin = std::chrono::microseconds(100);
+constexpr unsigned kSpinsBeforeYield = 4096;
+constexpr std::uint32_t kClosed = 0;
 
 }  // namespace
 
@@ -39,13 +41,17 @@ void ThreadPool::start(Call call, const void* context, std::size_t count) {
   context_ = context;
   count_ = count;
   next_.store(0, std::memory_order_relaxed);
-  running_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
+  std::uint32_t region = generation_.load(std::memory_order_relaxed) + 1;
+  if (region == kClosed) ++region;  // after 2^32 regions
+  open_.store(region);
+  generation_.store(region, std::memory_order_release);
   generation_.notify_all();
   take_tasks(0);
-  // A worker that has lost its CPU to another process would keep us spinning for a scheduler's slice.
-  for (unsigned spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins)
-    spins < 4096 ? pause_briefly() : std::this_thread::yield();
+  // All tasks are taken: a worker that comes now finds the region closed, and only those inside are waited
+  // for. One that is asleep, or has lost its CPU to another process, costs nothing.
+  open_.store(kClosed);
+  for (unsigned spins = 0; inside_.load() != 0; ++spins)
+    spins < kSpinsBeforeYield ? pause_briefly() : std::this_thread::yield();
 }
 
 void ThreadPool::work(unsigned thread) {
@@ -56,10 +62,12 @@ void ThreadPool::work(unsigned thread) {
       for (int i = 0; i < 64 && generation_.load(std::memory_order_relaxed) == seen; ++i) pause_briefly();
       if (std::chrono::steady_clock::now() - begin > kSpin) generation_.wait(seen, std::memory_order_acquire);
     }
-    ++seen;  // regions do not overlap: the next one is exactly the one started
+    seen = generation_.load(std::memory_order_acquire);
     if (stop_.load()) return;
-    take_tasks(thread);
-    running_.fetch_sub(1, std::memory_order_release);
+    // Enter first, then look: either the caller sees us inside, or we see the region closed.
+    inside_.fetch_add(1);
+    if (open_.load() == seen) take_tasks(thread);
+    inside_.fetch_sub(1);
   }
 }
 

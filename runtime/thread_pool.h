@@ -45,8 +45,9 @@ class ThreadPool {
   const void* context_ = nullptr;
   std::size_t count_ = 0;
   alignas(64) std::atomic<std::size_t> next_{0};
-  alignas(64) std::atomic<std::uint32_t> generation_{0};  // bumped to start a region, or to stop
-  alignas(64) std::atomic<std::uint32_t> running_{0};     // workers that have not finished the region
+  alignas(64) std::atomic<std::uint32_t> generation_{0};  // of regions; bumped to start one, or to stop
+  std::atomic<std::uint32_t> open_{0};                    // the region that may be entered, or 0
+  alignas(64) std::atomic<std::uint32_t> inside_{0};      // workers that have entered
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };

@@ -1,75 +1,18 @@
 // The logits of the golden containers against the reference's, and against themselves: whatever the chunks,
 // threads, budget, cache, I/O and instruction set, the same bits.
+#include "tests/runtime/engine/golden.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <nlohmann/json.hpp>
-#include <vector>
 
-#include "container/core/bytes.h"
-#include "container/core/checksum.h"
-#include "container/core/file.h"
-#include "container/core/json.h"
-#include "runtime/engine.h"
+#include "container/core/simd.h"
 
 using namespace waste;
 using namespace waste::runtime;
 
 namespace {
-
-const char* const kModels[] = {"tiny-k3", "tiny-linear", "tiny-linear.vq2", "tiny-linear.vq4p"};
-
-struct Prompt {
-  std::vector<std::int32_t> ids;
-  std::vector<float> logits;  // [ids][vocab]
-};
-
-EngineOptions options_for(const std::string& model) {
-  EngineOptions o;
-  o.container = fs::path(WASTE_TEST_DATA) / "golden" / (model + ".waste");
-  o.budget = std::uint64_t{1} << 30;
-  o.threads = 2;
-  o.context = 256;
-  o.kv = KvType::F32;
-  return o;
-}
-
-std::vector<Prompt> read_prompts(const std::string& model) {
-  const fs::path base = fs::path(WASTE_TEST_DATA) / "golden" / "logits" / (model + ".container");
-  const fs::path json = base.string() + ".json";
-  const auto raw = read_file(base.string() + ".f32", std::uint64_t{1} << 30);
-  const Json doc = parse_json(read_text_file(json, 1 << 20), json.string());
-  std::size_t positions = 0;
-  for (const auto& entry : doc) positions += entry["ids"].size();
-  const std::size_t vocab = raw.size() / 4 / positions;
-  std::vector<Prompt> prompts;
-  const std::uint8_t* at = raw.data();
-  for (const auto& entry : doc) {
-    Prompt p;
-    p.ids = entry["ids"].get<std::vector<std::int32_t>>();
-    p.logits.resize(p.ids.size() * vocab);
-    for (float& f : p.logits) f = load_f32(at), at += 4;
-    prompts.push_back(std::move(p));
-  }
-  return prompts;
-}
-
-/// All positions' logits of a prompt, in one call.
-std::vector<float> all_logits(Session& session, std::span<const std::int32_t> ids) {
-  std::vector<float> out;
-  session.reset();
-  session.prefill(ids, [&](std::uint32_t position, std::span<const float> logits) {
-    CHECK(position * logits.size() == out.size());
-    out.insert(out.end(), logits.begin(), logits.end());
-  });
-  return out;
-}
-
-bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
-}
 
 std::vector<std::uint32_t> best(std::span<const float> logits, std::size_t n) {
   std::vector<std::uint32_t> order(logits.size());
@@ -98,11 +41,13 @@ void check_order(std::span<const float> got, std::span<const float> want) {
 TEST_CASE("logits match the reference at every position, in chunks of any size") {
   for (const std::string model : kModels) {
     CAPTURE(model);
+    const KvType kv = model == "tiny-linear" ? KvType::F32 : KvType::F16;
     const auto prompts = read_prompts(model);
     std::vector<std::vector<float>> first;
     for (const std::uint32_t chunk : {64u, 1u, 3u}) {
       CAPTURE(chunk);
       EngineOptions options = options_for(model);
+      options.kv = kv;
       options.prefill_chunk = chunk;
       Engine engine(options);
       Session session(engine);
@@ -127,6 +72,59 @@ TEST_CASE("logits match the reference at every position, in chunks of any size")
           CHECK(same_bits(got, first[p]));
         }
       }
+    }
+  }
+}
+
+TEST_CASE("one set of bits under every configuration") {
+  for (const std::string model : {"tiny-k3", "tiny-linear.vq4p"}) {
+    CAPTURE(model);
+    std::vector<std::int32_t> ids = read_prompts(model).back().ids;
+    ids.resize(75);  // more than one chunk of 64
+    std::vector<float> want;
+    const auto check = [&](const EngineOptions& options, bool steps = false) {
+      Engine engine(options);
+      Session session(engine);
+      const auto got = all_logits(session, ids);
+      if (want.empty()) want = got;
+      CHECK(same_bits(got, want));
+      if (!steps) return engine.memory();
+      session.reset();
+      std::span<const float> last;
+      for (const std::int32_t id : ids) last = session.step(id);
+      CHECK(same_bits(last, std::span(want).last(engine.vocab_size())));
+      return engine.memory();
+    };
+    const EngineOptions base = options_for(model);
+    const MemoryUse memory = check(base, true);
+    for (const unsigned threads : {1u, 3u, 4u}) {
+      EngineOptions o = base;
+      o.threads = threads;
+      check(o);
+    }
+    for (const SimdLevel level : simd_levels()) {
+      CAPTURE(simd_name(level));
+      force_simd(simd_name(level));
+      check(base);
+    }
+    force_simd(simd_name(simd_levels().back()));
+    for (const std::uint64_t records : {0u, 1u, 7u, 40u}) {
+      CAPTURE(records);
+      EngineOptions o = base;
+      o.budget = memory.floor + records * memory.record_bytes;
+      const MemoryUse use = check(o);
+      CHECK(use.cache_records >= records);
+      CHECK(use.cache_records < memory.cache_records);
+    }
+    for (const IoMode io : {IoMode::Uring, IoMode::Pread}) {
+      EngineOptions o = base;
+      o.io = io;
+      o.budget = memory.floor + 2 * memory.record_bytes;
+      o.verify = true;
+      check(o);
+      o.cache = false;
+      o.budget = base.budget;
+      check(o);
     }
   }
 }
