@@ -72,6 +72,7 @@ class Chat {
     pending_.insert(pending_.end(), ids.begin(), ids.end());
   }
   void show_piece(const ReplyReader::Piece& piece);
+  void end_thought() const;
   void stats() const;
 
   Engine& engine_;
@@ -105,6 +106,7 @@ void Chat::load(const std::string& path) {
 
 void Chat::show_piece(const ReplyReader::Piece& piece) {
   if (piece.text.empty()) return;
+  if (piece.channel != Channel::Think && response_.empty()) end_thought();
   (piece.channel == Channel::Think ? thought_ : response_) += piece.text;
   if (options_.json) return;
   if (piece.channel != Channel::Think) {
@@ -114,6 +116,10 @@ void Chat::show_piece(const ReplyReader::Piece& piece) {
     const bool terminal = ::isatty(STDERR_FILENO) == 1;
     fmt::print(stderr, "{}{}{}", terminal ? "\033[2m" : "", piece.text, terminal ? "\033[0m" : "");
   }
+}
+
+void Chat::end_thought() const {
+  if (!thought_.empty() && !options_.json && !options_.quiet) fmt::print(stderr, "\n");
 }
 
 void Chat::say(std::string_view text) {
@@ -147,6 +153,7 @@ void Chat::say(std::string_view text) {
       return reader.ended() ? Verdict::EndBefore : Verdict::Continue;
     });
     show_piece(reader.finish());
+    if (response_.empty()) end_thought();
     pending_ = result.pending;
   }
   add(reader.closing());

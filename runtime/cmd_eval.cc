@@ -47,12 +47,20 @@ class LogitsFile {
     file_.sync();
     file_.close();
     waste::publish(path_);
+    published_ = true;
   }
+  ~LogitsFile() {
+    std::error_code ignored;
+    if (!published_) fs::remove(partial_path(path_), ignored);
+  }
+  LogitsFile(const LogitsFile&) = delete;
+  LogitsFile& operator=(const LogitsFile&) = delete;
 
  private:
   fs::path path_;
   File file_;
   std::uint64_t size_ = 0;
+  bool published_ = false;
 };
 
 int next_token(const po::variables_map& vm, const EngineOptions& options, const ModelText& model,
@@ -139,7 +147,8 @@ bool score_text(Session& session, const std::vector<std::int32_t>& ids, std::siz
 int perplexity(const po::variables_map& vm, const EngineOptions& options, const ModelText& model,
                const std::string& path) {
   const std::string text = read_text_file(path, std::uint64_t{1} << 30);
-  const std::vector<std::int32_t> ids = model.tokenizer.encode_content(text);
+  const std::vector<std::int32_t> ids =
+      flag(vm, "raw") ? model.tokenizer.encode_markup(text) : model.tokenizer.encode_content(text);
   if (ids.size() < 2) fail(ErrorKind::Usage, "{}: {} tokens; there is nothing to predict", path, ids.size());
   if (options.context < 2) fail(ErrorKind::Usage, "--ctx: a window of one token predicts nothing");
   cli::catch_interrupts();
@@ -208,7 +217,7 @@ cli::Command eval_command() {
   command.options.add_options()                                                               //
       ("file", po::value<std::string>()->value_name("F"), "take the prompt from a file")      //
       ("ids", po::value<std::string>()->value_name("1,2,3"), "take the prompt as token ids")  //
-      ("raw", "the prompt is markup: recognise special tokens in it")                         //
+      ("raw", "the text is markup: recognise special tokens in it")                           //
       ("top", po::value<std::string>()->value_name("N"), "how many tokens to show (10)")      //
       ("dump-logits", po::value<std::string>()->value_name("F"),
        "write the logits of every position to F")  //

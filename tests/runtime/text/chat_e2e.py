@@ -2,6 +2,7 @@
 """waste-run chat from the command line, its lines coming from a pipe."""
 import json
 import os
+import pty
 import signal
 import subprocess
 import tempfile
@@ -40,7 +41,7 @@ class Chat(unittest.TestCase):
     def test_thoughts_go_beside_the_answer(self):
         plain = run("chat", K3, *OPTIONS, stdin=b"Hello\n", check=0)
         replies, _ = chat(["Hello"])
-        self.assertEqual((plain.stdout.decode(), plain.stderr.decode()), (replies[0]["response"] + "\n", replies[0]["think"]))
+        self.assertEqual((plain.stdout.decode(), plain.stderr.decode()), (replies[0]["response"] + "\n", replies[0]["think"] + "\n"))
         answered, _ = chat(["Hello"], "--no-think")
         self.assertEqual(answered[0]["think"], "")
         plain = run("chat", K3, *OPTIONS, "--no-think", stdin=b"Hello", check=0)
@@ -83,6 +84,23 @@ class Chat(unittest.TestCase):
         second, _ = chat(["And then?"], "--load-state", self.state)
         self.assertEqual(second[0]["logits_hash"], whole[1]["logits_hash"])
         self.assertIn('saved by "chat"', refusal("generate", K3, "--load-state", self.state, code=1))
+
+    def test_on_a_terminal(self):
+        terminal, end = pty.openpty()
+        process = subprocess.Popen([RUN, "chat", K3, *OPTIONS, "--no-think"], stdin=end, stdout=end, stderr=end)
+        os.close(end)
+        os.write(terminal, b"/frobnicate\nHello\n/quit\n")
+        said = b""
+        try:
+            while block := os.read(terminal, 4096):
+                said += block
+        except OSError:  # the other end is closed
+            pass
+        os.close(terminal)
+        self.assertEqual(process.wait(timeout=60), 0)  # a person has seen the mistake
+        self.assertIn(b"unknown command /frobnicate", said)
+        self.assertIn(chat(["Hello"], "--no-think")[0][0]["response"].replace("\n", "\r\n").encode(), said)
+        self.assertEqual(said.count(b"> "), 3)
 
     def test_stats_and_help(self):
         _, stderr = chat(["Hello", "/stats", "/help", "/quit", "never said"])
