@@ -1,6 +1,7 @@
 #include "convert/encoder/beam.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "convert/encoder/random.h"
@@ -9,11 +10,11 @@ namespace waste::convert {
 
 namespace {
 
-constexpr int kCalibrationVectors = 256;
+constexpr int kCalibrationVectors = 128;
 
 struct Partial {
   float score;
-  std::array<int, kMaxStages> path;
+  std::array<std::uint32_t, kMaxStages> path;
 };
 
 // A random entry of every book, added up, and a rest as large as the last book's entries.
@@ -46,41 +47,42 @@ Beam calibrate_beam(const BookTables& tables, int width) {
   Beam beam;
   if (width == 1) return beam;
   beam.width = std::min(4 * width, kMaxBeam);
-  std::vector<float> gaps[kMaxStages];
-  std::vector<Partial> kept, all;
+  const int entries = tables.entries();
+  std::array<std::vector<float>, kMaxStages> gaps;
+  std::vector<Partial> kept, next;
+  std::vector<std::pair<float, std::uint32_t>> scores;  // and partial * entries + entry
   Random random(0x5EED);
   for (int v = 0; v < kCalibrationVectors; v++) {
     const auto x = synthetic_vector(tables, random);
     kept.assign(1, Partial{0, {}});
     for (int stage = 0; stage + 1 < tables.stages(); stage++) {
-      all.clear();
+      scores.clear();
       for (const Partial& partial : kept) {
-        for (int c = 0; c < tables.entries(); c++) {
-          Partial longer = partial;
-          longer.path[stage] = c;
+        for (int c = 0; c < entries; c++) {
           const float* entry = tables.rows(stage) + c * kVectorDim;
-          float dot = 0;
-          for (int d = 0; d < kVectorDim; d++) dot += x[d] * entry[d];
-          longer.score += tables.half_norms(stage)[c] - dot;
-          for (int s = 0; s < stage; s++)
-            longer.score += tables.products<float>(s, static_cast<std::uint32_t>(partial.path[s]), stage)[c];
-          all.push_back(longer);
+          float score = partial.score + tables.half_norms(stage)[c];
+          for (int d = 0; d < kVectorDim; d++) score -= x[d] * entry[d];
+          for (int s = 0; s < stage; s++) score += tables.products<float>(s, partial.path[s], stage)[c];
+          scores.emplace_back(score, static_cast<std::uint32_t>(scores.size()));
         }
       }
-      const auto middle =
-          all.begin() + std::min<std::ptrdiff_t>(width, static_cast<std::ptrdiff_t>(all.size()) - 1);
-      const auto less = [](const Partial& a, const Partial& b) {
-        return a.score != b.score ? a.score < b.score : a.path < b.path;
-      };
-      std::partial_sort(all.begin(), middle + 1, all.end(), less);
-      gaps[stage].push_back(middle->score - all.front().score);
-      kept.assign(all.begin(), middle);
+      const auto middle = scores.begin() + std::min<std::ptrdiff_t>(width, std::ssize(scores) - 1);
+      std::nth_element(scores.begin(), middle, scores.end());
+      gaps[stage].push_back(middle->first - std::min_element(scores.begin(), middle)->first);
+      next.clear();
+      for (auto found = scores.begin(); found != middle; ++found) {
+        next.push_back(kept[found->second / entries]);
+        next.back().score = found->first;
+        next.back().path[stage] = found->second % entries;
+      }
+      kept.swap(next);
     }
   }
   for (int stage = 0; stage + 1 < tables.stages(); stage++) {
     auto& gap = gaps[stage];
-    std::nth_element(gap.begin(), gap.begin() + gap.size() / 2, gap.end());
-    beam.margins[stage] = gap[gap.size() / 2];
+    const auto middle = gap.begin() + std::ssize(gap) / 2;
+    std::nth_element(gap.begin(), middle, gap.end());
+    beam.margins[stage] = *middle;
   }
   return beam;
 }

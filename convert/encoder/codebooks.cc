@@ -52,7 +52,7 @@ void train_stage(std::span<const float> x, Codebooks& books, int stage, int roun
   for (int c = 0; c < books.entries; c++) restart(c);
   std::vector<std::uint8_t> nearest(count);
   for (int round = 0; round < rounds; round++) {
-    const BookTables tables(books);
+    const BookTables tables(books, {}, false);
     for_chunks(count, kChunk, [&](std::size_t begin, std::size_t end) {
       nearest_entries(tables, stage, x.data() + begin * kVectorDim, end - begin, nearest.data() + begin);
     });
@@ -76,7 +76,7 @@ void train_stage(std::span<const float> x, Codebooks& books, int stage, int roun
 }
 
 void subtract_nearest(std::vector<float>& x, const Codebooks& books, int stage) {
-  const BookTables tables(books);
+  const BookTables tables(books, {}, false);
   for_chunks(x.size() / kVectorDim, kChunk, [&](std::size_t begin, std::size_t end) {
     std::vector<std::uint8_t> nearest(end - begin);
     nearest_entries(tables, stage, x.data() + begin * kVectorDim, end - begin, nearest.data());

@@ -20,12 +20,12 @@ std::int16_t to_integer_score(float score) {
 
 }  // namespace
 
-BookTables::BookTables(const Codebooks& books, std::span<const float> weights)
+BookTables::BookTables(const Codebooks& books, std::span<const float> weights, bool products)
     : stages_(books.stages), entries_(books.entries) {
   assert(entries_ >= 64 && entries_ <= kMaxEntries && std::has_single_bit(static_cast<unsigned>(entries_)));
   assert(stages_ >= 2 && stages_ <= kMaxStages);
   const std::size_t total = static_cast<std::size_t>(stages_) * entries_;
-  const std::size_t pairs = static_cast<std::size_t>(stages_) * (stages_ - 1) / 2;
+  const std::size_t pairs = products ? static_cast<std::size_t>(stages_) * (stages_ - 1) / 2 : 0;
   rows_at_ = total * kVectorDim;
   norms_at_ = 2 * rows_at_;
   integer_norms_at_ = norms_at_ + total;
@@ -48,6 +48,7 @@ BookTables::BookTables(const Codebooks& books, std::span<const float> weights)
       out[integer_norms_at_ + s * entries_ + c] = half <= kIntegerEntry ? half * kIntegerScale : 0x1p40f;
     }
   }
+  if (!products) return;
   float* product = out + products_at_;
   std::int16_t* integer = reinterpret_cast<std::int16_t*>(out + integer_products_at_);
   for (int later = 1; later < stages_; later++) {

@@ -30,7 +30,8 @@ inline constexpr float kIntegerMax = 32767;
 class BookTables {
  public:
   /// `weights`, when not empty, are eight factors by which every dimension of every entry is multiplied.
-  explicit BookTables(const Codebooks& books, std::span<const float> weights = {});
+  /// Without `products`, most of the work, a beam cannot use the tables.
+  explicit BookTables(const Codebooks& books, std::span<const float> weights = {}, bool products = true);
 
   int stages() const { return stages_; }
   int entries() const { return entries_; }
