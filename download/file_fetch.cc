@@ -15,7 +15,8 @@ namespace {
 // Long enough that a round trip to the server costs little, short enough that the connections of a file end
 // together.
 constexpr std::uint64_t kLongestRun = 64 << 20;
-constexpr double kSyncInterval = 1;  // seconds: what a kill or a power failure costs at most, beside a block
+constexpr double kSyncInterval =
+    0.5;  // seconds: what a kill or a power failure costs at most, beside a block
 constexpr unsigned kMostRefetches = 2;
 
 }  // namespace

@@ -64,26 +64,23 @@ struct Http::Multi {
   Multi() : handle(curl_multi_init()) {
     if (handle == nullptr) throw std::bad_alloc();
   }
-  ~Multi() {
-    for (CURL* easy : idle) curl_easy_cleanup(easy);
-    curl_multi_cleanup(handle);
-  }
+  ~Multi() { curl_multi_cleanup(handle); }
   Multi(const Multi&) = delete;
   Multi& operator=(const Multi&) = delete;
 
-  CURL* take() {
-    CURL* easy = idle.empty() ? curl_easy_init() : idle.back();
+  // Handles are not used twice: after some failures libcurl 7.88 refuses options on one that it has taken
+  // back. The connections, which are what is worth keeping, belong to the multi handle.
+  static CURL* make() {
+    CURL* easy = curl_easy_init();
     if (easy == nullptr) throw std::bad_alloc();
-    if (!idle.empty()) idle.pop_back();
     return easy;
   }
-  void give_back(CURL* easy) {
-    curl_easy_reset(easy);
-    idle.push_back(easy);
+  void end(CURL* easy) const {
+    curl_multi_remove_handle(handle, easy);
+    curl_easy_cleanup(easy);
   }
 
   CURLM* handle;
-  std::vector<CURL*> idle;
 };
 
 struct Http::Transfer {
@@ -116,9 +113,7 @@ Http::Http(Options options) : options_(std::move(options)) {
 
 Http::~Http() {
   for (const auto& transfer : transfers_) {
-    if (transfer->easy == nullptr) continue;
-    curl_multi_remove_handle(multi_->handle, transfer->easy);
-    curl_easy_cleanup(transfer->easy);
+    if (transfer->easy != nullptr) multi_->end(transfer->easy);
   }
 }
 
@@ -147,10 +142,7 @@ void Http::cancel(const Receiver& receiver) {
   const auto it = std::find_if(transfers_.begin(), transfers_.end(),
                                [&](const auto& t) { return t->receiver == &receiver; });
   if (it == transfers_.end()) return;
-  if (CURL* easy = (*it)->easy; easy != nullptr) {
-    curl_multi_remove_handle(multi_->handle, easy);
-    multi_->give_back(easy);
-  }
+  if ((*it)->easy != nullptr) multi_->end((*it)->easy);
   transfers_.erase(it);
 }
 
@@ -163,7 +155,7 @@ void Http::launch_waiting(double now) {
 }
 
 void Http::launch(Transfer& t) {
-  t.easy = multi_->take();
+  t.easy = Multi::make();
   t.head.reset();
   t.bad_head = t.stopped = false;
   t.location.reset();
@@ -306,8 +298,7 @@ void Http::settle(Transfer& t, const Outcome& outcome) {
 }
 
 void Http::finish(Transfer& t, int code) {
-  curl_multi_remove_handle(multi_->handle, t.easy);
-  multi_->give_back(std::exchange(t.easy, nullptr));
+  multi_->end(std::exchange(t.easy, nullptr));
   if (t.location && (code == CURLE_OK || t.stopped)) {
     follow(t);
     return;

@@ -37,7 +37,9 @@ PAGE = 1000  # entries a page of a listing
 
 def content(seed, size):
     """`size` reproducible random bytes."""
-    return random.Random(seed).randbytes(size)
+    piece = 64 << 20  # randbytes() cannot make more than 256 MiB at once
+    return b"".join(random.Random("%s %d" % (seed, at)).randbytes(min(piece, size - at))
+                    for at in range(0, size, piece))
 
 
 def git_sha1(data):
@@ -131,7 +133,7 @@ class HubServer:
         self.signatures = {}      # signature -> generation
         self.generation = 0
         self.signed = 0
-        self.signature_headers = {}
+        self.cdn_etag = False     # the real CDN may send one or not; some clients need one
         self.hub = self._serve(HubHandler, hub_port)
         self.cdn = self._serve(CdnHandler, 0)
         self.endpoint = "http://127.0.0.1:%d" % self.hub.server_address[1]
@@ -478,10 +480,12 @@ class CdnHandler(Handler):
         if not self.owner.is_signed(url.query):
             self.answer(403, {"Content-Type": "application/xml"}, b"<Error><Code>AccessDenied</Code></Error>")
             return
-        repo = "/".join(path.split("/")[:2])
-        # No ETag and no Last-Modified: the CDN is not to be relied upon for either.
-        self.send_file(self.owner.repos[repo].files["/".join(path.split("/")[2:])], what,
-                       {"Content-Type": "application/octet-stream"})
+        repo = self.owner.repos["/".join(path.split("/")[:2])]
+        name = "/".join(path.split("/")[2:])
+        headers = {"Content-Type": "application/octet-stream"}
+        if self.owner.cdn_etag:
+            headers["ETag"] = '"%s"' % repo.sha256[name]
+        self.send_file(repo.files[name], what, headers)
 
 
 def main():

@@ -58,8 +58,10 @@ class Busy(Case):
         self.assert_complete()
 
     def test_nobody_there_at_all(self):
-        result = self.download("--retries", 1, env={"HF_ENDPOINT": "http://127.0.0.1:9"})
-        self.assert_fails(result, NETWORK, "gave up", "127.0.0.1:9")
+        for endpoint in ("http://127.0.0.1:9", "http://hub.invalid", "https://hub.invalid", "https://127.0.0.1:9"):
+            with self.subTest(endpoint=endpoint):
+                result = self.download("--retries", 2, env={"HF_ENDPOINT": endpoint})
+                self.assert_fails(result, NETWORK, "gave up", endpoint)
 
     def test_every_call_survives_a_reset(self):
         for where in ("api", "tree", "resolve", "resolve-cache", "cdn"):
