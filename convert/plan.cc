@@ -218,6 +218,8 @@ Json plan_json(const Plan& plan, const Checkpoint& checkpoint, const ModelMap& m
   out["moe_layers"] = plan.layers.size();
   out["experts"] = plan.model.num_experts;
   out["parameters"] = plan.trunk_weights + plan.expert_weights;
+  out["trunk_weights"] = plan.trunk_weights;
+  out["expert_weights"] = plan.expert_weights;
   out["record_bytes"] = plan.layout.record_bytes;
   out["bank_bytes"] = plan.bank_bytes;
   out["trunk_tensors"] = plan.trunk.size();
