@@ -9,6 +9,8 @@ cli::Command check_command();
 cli::Command info_command();
 cli::Command seal_command();
 cli::Command repair_command();
+cli::Command copy_command();
+cli::Command diff_command();
 cli::Command plan_command();
 cli::Command disk_command();
 cli::Command simulate_command();

@@ -15,6 +15,8 @@ int main(int argc, char** argv) {
           info_command(),
           seal_command(),
           repair_command(),
+          copy_command(),
+          diff_command(),
           plan_command(),
           disk_command(),
           simulate_command(),

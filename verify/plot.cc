@@ -58,6 +58,10 @@ class Panel {
   Panel(const Chart& chart, double origin, std::string& out) : chart_(chart), origin_(origin), out_(out) {
     low_ = std::log(chart.x.front());
     high_ = std::log(chart.x.back());
+    for (const auto& marker : chart.markers) {
+      low_ = std::min(low_, std::log(marker.x));
+      high_ = std::max(high_, std::log(marker.x));
+    }
     double most = 0;
     for (const auto& series : chart.series) {
       for (const double y : series.y) {
@@ -112,7 +116,6 @@ class Panel {
   }
 
   void mark(const Chart::Marker& marker) {
-    if (marker.x < chart_.x.front() || marker.x > chart_.x.back()) return;
     put(R"(<line x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}" class="mark"/>)", px(marker.x), py(0),
         py(top_));
     put(R"svg(<text x="{0:.1f}" y="{1:.1f}" class="small" transform="rotate(-90 {0:.1f} {1:.1f})">{2}</text>)svg",

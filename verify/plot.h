@@ -12,7 +12,7 @@ struct Chart {
     std::string name;
     std::vector<double> y;  // one value an x
   };
-  struct Marker {  // a vertical line at `x` with a label
+  struct Marker {  // a vertical line at `x`, which is positive, with a label
     double x = 0;
     std::string label;
   };
@@ -23,7 +23,7 @@ struct Chart {
   std::vector<double> x;                      // positive, ascending; drawn on a logarithmic axis
   std::function<std::string(double)> x_text;  // how a tick reads: "64 GB"
   std::vector<Series> series;                 // values of 0 and up
-  std::vector<Marker> markers;                // outside the range of x they are left out
+  std::vector<Marker> markers;                // the axis reaches as far as they do
 };
 
 /// The charts one below the other. Text is escaped; values that are not finite leave a gap.

@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+"""waste-verify copy and diff from the command line."""
+import filecmp
+import os
+import signal
+import struct
+import subprocess
+import time
+import unittest
+import zlib
+
+from support import Case, VERIFY, flip, run
+
+RECORD = 8192
+
+
+class Copy(Case):
+    def same(self, a, b):
+        names = sorted(n for n in os.listdir(a) if not n.startswith("."))
+        self.assertEqual(sorted(os.listdir(b)), names)
+        self.assertEqual(filecmp.cmpfiles(a, b, names, shallow=False), (names, [], []))
+
+    def test_copies_are_equal(self):
+        for i, make in enumerate((self.sealed, self.copy)):
+            source = make("tiny-k3.waste", f"{i}.waste")
+            for j, options in enumerate(([], ["--no-reflink"])):
+                target = self.path(f"{i}-{j}", "copy.waste")
+                report = self.json(0, "copy", source, target, *options)
+                self.assertTrue(report["finished"])
+                self.same(source, target)
+
+    def test_killed_and_resumed(self):
+        source = self.sealed("tiny-k3.waste")
+        for i, delay in enumerate((0, 0.005, 0.01, 0.02, 0.03, 0.05)):
+            target = self.path(f"{i}.waste")
+            process = subprocess.Popen([VERIFY, "copy", source, target, "-q", "--no-reflink"], stderr=subprocess.DEVNULL)
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            if os.path.exists(os.path.join(target, "manifest.json")):
+                self.refused(2, "copy", source, target)
+            else:
+                self.ok("copy", source, target, "-q", "--no-reflink")
+            for name in os.listdir(target):
+                if name.startswith(".copy-"):  # the kill came after the manifest
+                    os.remove(os.path.join(target, name))
+            self.same(source, target)
+
+    def test_a_damaged_source_leaves_no_container(self):
+        source, target = self.sealed("tiny-linear.vq2.waste"), self.path("copy.waste")
+        good = self.path("good.waste")
+        self.ok("copy", source, good)
+        flip(os.path.join(source, "experts-L3.bin"), 2 * RECORD + 5, 0)
+        for options in ([], ["--no-reflink"]):
+            result = run("copy", source, target, *options)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("expert 2 of layer 3", result.stdout)
+            self.assertFalse(os.path.exists(os.path.join(target, "manifest.json")))
+        self.ok("repair", source, "--from", good)
+        report = self.json(0, "copy", source, target, "--no-reflink")
+        self.assertGreater(report["resumed_bytes"], 0)
+        self.same(source, target)
+
+    def test_refusals(self):
+        source = self.sealed("tiny-linear.vq2.waste")
+        self.refused(2, "copy", source)
+        self.refused(2, "copy", source, source)
+        self.refused(1, "copy", self.path("absent"), self.path("x"))
+        os.mkdir(self.path("full"))
+        with open(self.path("full", "mine"), "w") as f:
+            f.write("mine")
+        self.refused(2, "copy", source, self.path("full"))
+        self.assertEqual(os.listdir(self.path("full")), ["mine"])
+        os.truncate(os.path.join(source, "trunk.bin"), 100)
+        self.assertIn("repair it first", self.refused(1, "copy", source, self.path("x")))
+
+
+class Diff(Case):
+    def setUp(self):
+        super().setUp()
+        self.a, self.b = (self.copy("tiny-linear.vq2.waste", n) for n in ("a.waste", "b.waste"))
+
+    def test_same(self):
+        report = self.json(0, "diff", self.a, self.b)
+        self.assertTrue(report["same"])
+        self.assertIn("the same", self.ok("diff", self.a, self.b))
+
+    def test_where_and_by_how_much(self):
+        bank = os.path.join(self.b, "experts-L2.bin")
+        with open(bank, "r+b") as f:  # double the first scale of the gate of expert 3, under a crc that agrees
+            data = bytearray(f.read()[3 * RECORD:4 * RECORD])
+            at = struct.unpack_from("<I", data, 32)[0]
+            scale = struct.unpack_from("<e", data, at)[0]
+            struct.pack_into("<e", data, at, 2 * scale)
+            end = at + 2 * (64 + 64 + 128)
+            struct.pack_into("<I", data, 36, zlib.crc32(data[48:end]))
+            f.seek(3 * RECORD)
+            f.write(data)
+        flip(os.path.join(self.b, "specials.json"), 30, 0)
+        report = self.json(1, "diff", self.a, self.b)
+        self.assertEqual([(e["layer"], e["expert"]) for e in report["experts"]], [(2, 3)])
+        self.assertGreater(report["experts"][0]["w1"]["relative"], 0)
+        self.assertEqual(report["experts"][0]["w2"], {"relative": 0.0, "largest": 0.0})
+        self.assertEqual(report["tensors"], [])
+        self.assertEqual(report["documents"], ["specials.json: other bytes"])
+
+    def test_a_tensor(self):
+        manifest = self.json(0, "info", self.a)  # both open
+        self.assertEqual(manifest["layers"], 5)
+        with open(os.path.join(self.b, "trunk.bin"), "r+b") as f:
+            f.seek(-4, os.SEEK_END)
+            last = struct.unpack("<f", f.read(4))[0]
+            f.seek(-4, os.SEEK_END)
+            f.write(struct.pack("<f", last + 0.5))
+        report = self.json(1, "diff", self.a, self.b)
+        self.assertEqual(len(report["tensors"]), 1)
+        self.assertAlmostEqual(report["tensors"][0]["difference"]["largest"], 0.5, places=5)
+
+    def test_recipes(self):
+        other = self.copy("tiny-linear.waste", "c.waste")
+        report = self.json(1, "diff", self.a, other, "--experts", "1")
+        self.assertEqual(len(report["experts"]), 4 * 16)
+        decoded = [e for e in report["experts"] if e["w1"] is not None]
+        self.assertEqual([(e["layer"], e["expert"]) for e in decoded], [(n, 0) for n in (1, 2, 3, 4)])
+        for e in decoded:
+            self.assertLess(e["w1"]["relative"], 0.6)
+        self.assertEqual(report["documents"], ["recipe: VQ2R and VQ3R"])
+
+    def test_refusals(self):
+        self.refused(2, "diff", self.a)
+        self.refused(1, "diff", self.a, self.path("absent"))
+        self.refused(2, "diff", self.a, self.b, "--experts", "-1")
+        self.assertIn("different shapes", self.refused(1, "diff", self.a, self.copy("tiny-k3.waste", "k3.waste")))
+
+
+if __name__ == "__main__":
+    unittest.main()
