@@ -13,6 +13,7 @@ cli::Command copy_command();
 cli::Command diff_command();
 cli::Command plan_command();
 cli::Command disk_command();
+cli::Command doctor_command();
 cli::Command simulate_command();
 
 }  // namespace waste::verify

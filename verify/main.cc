@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
           diff_command(),
           plan_command(),
           disk_command(),
+          doctor_command(),
           simulate_command(),
       }};
   return waste::cli::run(program, argc, argv);
