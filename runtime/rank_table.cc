@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
+#include <functional>
 #include <string>
 
 #include "container/core/error.h"
@@ -51,6 +53,10 @@ bool decode_base64(std::string_view text, std::vector<char>& out) {
 RankTable RankTable::parse(std::string_view text, std::string_view where) {
   RankTable table;
   table.storage_.reserve(text.size() / 4 * 3);
+  // The shortest line, "YQ== 0" and its end, has seven bytes: a file cannot make us allocate more than twice
+  // its size.
+  const auto lines = static_cast<std::size_t>(std::ranges::count(text, '\n')) + 1;
+  table.slots_.resize(std::bit_ceil(2 * std::min(lines, text.size() / 7 + 1)));
   std::size_t number = 0;
   while (!text.empty()) {
     ++number;
@@ -64,7 +70,7 @@ RankTable RankTable::parse(std::string_view text, std::string_view where) {
     if (space == std::string_view::npos || !decode_base64(line.substr(0, space), table.storage_)) {
       fail_data("{}: line {}: expected \"BASE64 RANK\", found \"{}\"", where, number, printable(line));
     }
-    const std::string_view token(table.storage_.data() + begin, table.storage_.size() - begin);
+    const auto length = static_cast<std::uint32_t>(table.storage_.size() - begin);
     std::uint32_t rank = 0;
     const auto [end, error] = std::from_chars(line.data() + space + 1, line.data() + line.size(), rank);
     if (error != std::errc() || end != line.data() + line.size() || rank >= kMaxRank) {
@@ -72,12 +78,13 @@ RankTable RankTable::parse(std::string_view text, std::string_view where) {
                 printable(line.substr(space + 1)));
     }
     if (rank >= table.tokens_.size()) table.tokens_.resize(rank + 1);
-    if (!table.tokens_[rank].empty()) fail_data("{}: line {}: rank {} appears twice", where, number, rank);
-    table.tokens_[rank] = token;
-    if (!table.ranks_.emplace(token, rank).second) {
-      fail_data("{}: line {}: token \"{}\" appears twice", where, number, printable(token));
-    }
-    table.longest_ = std::max(table.longest_, token.size());
+    if (table.tokens_[rank].length != 0) fail_data("{}: line {}: rank {} appears twice", where, number, rank);
+    table.tokens_[rank] = {static_cast<std::uint32_t>(begin), length};
+    const std::string_view token = table.bytes(rank);
+    std::uint32_t& slot = table.slots_[table.slot(token)];
+    if (slot != 0) fail_data("{}: line {}: token \"{}\" appears twice", where, number, printable(token));
+    slot = rank + 1;
+    table.longest_ = std::max<std::size_t>(table.longest_, length);
   }
   for (unsigned byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
@@ -86,6 +93,25 @@ RankTable RankTable::parse(std::string_view text, std::string_view where) {
     }
   }
   return table;
+}
+
+// Where `text` is in slots_, or the free slot where it would be.
+std::size_t RankTable::slot(std::string_view text) const {
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t at = std::hash<std::string_view>()(text) & mask;
+  while (slots_[at] != 0 && bytes(slots_[at] - 1) != text) at = (at + 1) & mask;
+  return at;
+}
+
+std::optional<std::uint32_t> RankTable::rank(std::string_view text) const {
+  if (text.size() > longest_) return std::nullopt;
+  const std::uint32_t found = slots_[slot(text)];
+  return found == 0 ? std::nullopt : std::optional(found - 1);
+}
+
+std::string_view RankTable::bytes(std::uint32_t rank) const {
+  if (rank >= tokens_.size()) return {};
+  return {storage_.data() + tokens_[rank].begin, tokens_[rank].length};
 }
 
 RankTable RankTable::read(const std::filesystem::path& path) {

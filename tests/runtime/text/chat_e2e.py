@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -119,6 +120,21 @@ class Chat(unittest.TestCase):
         self.assertIn("this turn needs", stderr)
         self.assertEqual(len(replies), 1)
         self.assertEqual(replies[0]["logits_hash"], chat(["Hello"])[0][0]["logits_hash"])
+
+    def test_the_markup_of_a_chat_json(self):
+        model = os.path.join(self.dir, "model.waste")
+        shutil.copytree(LINEAR, model)
+        shutil.copy(os.path.join(K3, "chat.json"), model)
+        result = run("chat", model, *OPTIONS, "--json", "--system", "Be brief.", stdin=b"Hello\nHello\n", check=0)
+        first, second = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual((first["think"], len(first["response"]) > 0), ("", True))
+        message = "<|open|>message role=\"{}\"<|sep|>{}<|close|>message<|sep|><|end_of_msg|>".format
+        opener = "<|open|>message role=\"assistant\"<|sep|><|open|>response<|sep|>"
+        self.assertEqual(first["prompt_tokens"],
+                         self.tokens(message("system", "Be brief.") + message("user", "Hello") + opener, "--markup"))
+        suffix = "<|close|>response<|sep|><|close|>message<|sep|><|end_of_msg|>"
+        self.assertEqual(second["prompt_tokens"], 1 + self.tokens(suffix + message("user", "Hello") + opener, "--markup"))
+        self.assertIn("no think channel", refusal("chat", model, "--no-think"))
 
     def test_refusals(self):
         self.assertIn("no chat.json", refusal("chat", LINEAR, code=1))
