@@ -14,6 +14,10 @@ constexpr std::size_t kMostErrorBody = 16 << 10;
 
 }  // namespace
 
+FileFetch::Connection::~Connection() {
+  if (active_) file_.context_.http.cancel(*this);
+}
+
 void FileFetch::Connection::assign(Run run) {
   run_ = run;
   position_ = run.begin;

@@ -13,7 +13,8 @@ namespace waste::download {
 class FileFetch::Connection : public Receiver {
  public:
   explicit Connection(FileFetch& file) : file_(file) {}
-  ~Connection() override { cancel(); }
+  /// Ends the transfer; what is still in the buffer is lost (a full disk must not make a destructor throw).
+  ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 

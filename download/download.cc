@@ -68,7 +68,7 @@ void prove_unproven(std::vector<PlannedFile>& files, const LocalFolder& folder, 
       folder.prepare_for(entries[i].path);
       unproven[i]->source = From::Present;
     } else {
-      report.file(entries[i].path, "damaged", entries[i].size, verdicts[i].detail);
+      report.file(entries[i].path, "differs", entries[i].size, verdicts[i].detail + "; fetching it");
       unproven[i]->source = From::Network;
     }
   }
@@ -123,9 +123,11 @@ void import_cached(std::vector<PlannedFile>& files, const LocalFolder& folder, c
 
 void fetch_missing(Http& http, const Settings& settings, const DownloadOptions& options,
                    const LocalFolder& folder, const Source& source, const std::vector<Entry>& all,
-                   const std::vector<Entry>& missing, std::uint64_t partly_present, Report& report) {
+                   const std::vector<Entry>& missing, Report& report) {
   const std::uint64_t total = total_size(all);
   const std::uint64_t complete = total - total_size(missing);
+  std::uint64_t partly_present = 0;
+  for (const Entry& entry : missing) partly_present += folder.arrived(entry);
   report.begin("fetching", complete + partly_present, total);
   const auto failures = fetch_files(http, settings, options.fetch, folder, source, missing, complete, report);
   if (!failures.empty()) fail_integrity(failures);
@@ -236,14 +238,11 @@ void download(const DownloadOptions& options, const Settings& settings, Report& 
   accept_present(files, folder, revision.commit, report);
 
   std::vector<Entry> missing;
-  std::uint64_t partly_present = 0;
   for (const PlannedFile& file : files) {
-    if (file.source != From::Network) continue;
-    missing.push_back(file.entry);
-    partly_present += file.present;
+    if (file.source == From::Network) missing.push_back(file.entry);
   }
   fetch_missing(http, settings, options, folder, {revision.repository, revision.commit}, chosen, missing,
-                partly_present, report);
+                report);
   report.finish(fmt::format("{}: {} files, {}: all there and verified", folder.root().string(), chosen.size(),
                             bytes(plan.bytes)),
                 plan.bytes);
@@ -274,7 +273,7 @@ void check(const DownloadOptions& options, const Settings& settings, bool fix, R
     }
     for (const Entry& entry : bad) demote(folder, entry);
     Http http(http_options(options, settings));
-    fetch_missing(http, settings, options, folder, {record.repository, record.commit}, record.files, bad, 0,
+    fetch_missing(http, settings, options, folder, {record.repository, record.commit}, record.files, bad,
                   report);
   }
   const std::uint64_t total = total_size(record.files);

@@ -31,6 +31,7 @@ class Fetch {
 
   std::vector<std::string> run(const std::vector<Entry>& entries, std::uint64_t present) {
     try {
+      for (const Entry& entry : entries) waiting_ += context_.folder.arrived(entry);
       std::size_t next = 0;
       while (true) {
         mailbox_.run();
@@ -57,6 +58,7 @@ class Fetch {
 
  private:
   void begin(const Entry& entry) {
+    waiting_ -= context_.folder.arrived(entry);
     context_.folder.prepare_for(entry.path);
     const unsigned hash_lanes = workers_.lanes() - 1;
     active_.push_back(std::make_unique<FileFetch>(context_, entry, 1 + begun_++ % hash_lanes));
@@ -81,7 +83,7 @@ class Fetch {
       files.push_back({file->entry().path, file->durable(), file->entry().size});
       present += files.back().done;
     }
-    report_.progress(present, files);
+    report_.progress(present + waiting_, files);
   }
 
   void stop() {
@@ -105,6 +107,7 @@ class Fetch {
   FetchContext context_;
   std::vector<std::string> failures_;
   unsigned begun_ = 0;
+  std::uint64_t waiting_ = 0;  // bytes that have arrived of files whose turn has not come
 };
 
 }  // namespace

@@ -121,11 +121,6 @@ void Http::wake() {
   curl_multi_wakeup(multi_->handle);
 }
 
-double Http::hub_wait() const {
-  const auto gate = gates_.find(hub_origin_);
-  return gate == gates_.end() ? 0 : std::max(0.0, gate->second - now_seconds());
-}
-
 void Http::start(const Request& request, Receiver& receiver) {
   auto transfer = std::make_unique<Transfer>();
   transfer->http = this;
@@ -271,7 +266,6 @@ std::size_t Http::body_callback(char* data, std::size_t size, std::size_t count,
     }
     http.allowance_ -= static_cast<double>(length);
   }
-  http.received_ += length;
   t.window_bytes += static_cast<double>(length);
   try {
     if (t.receiver->on_body({reinterpret_cast<const std::uint8_t*>(data), length})) return length;

@@ -88,10 +88,6 @@ class Http {
   void wake();
 
   bool is_hub(const Url& url) const { return url.origin == hub_origin_; }
-  /// Seconds that requests to the Hub still have to wait; 0 when they need not.
-  double hub_wait() const;
-  /// Body bytes received, wanted or not.
-  std::uint64_t received() const { return received_; }
 
  private:
   struct Transfer;
@@ -117,7 +113,6 @@ class Http {
   double allowance_ = 0;                 // bytes that may pass now under the rate limit
   double refilled_ = 0;
   double polled_ = 0;
-  std::uint64_t received_ = 0;
   std::exception_ptr exception_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "container/core/json.h"
 #include "download/headers.h"
+#include "download/journal.h"
 #include "download/paths.h"
 
 namespace waste::download {
@@ -108,6 +109,12 @@ bool LocalFolder::is_accepted(const Entry& entry) const {
   if (static_cast<std::uint64_t>(st.st_size) != entry.size) return false;
   const auto metadata = read_metadata(entry.path);
   return metadata && metadata->id == entry.id && modification_time(st) <= metadata->time + 1;
+}
+
+std::uint64_t LocalFolder::arrived(const Entry& entry) const {
+  std::error_code ignored;
+  if (!fs::is_regular_file(partial_path(file(entry.path)), ignored)) return 0;
+  return Journal::recorded_bytes(journal(entry.path), entry.size, entry.id);
 }
 
 std::optional<Metadata> LocalFolder::read_metadata(const std::string& path) const {

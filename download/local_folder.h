@@ -55,6 +55,8 @@ class LocalFolder {
   /// Whether the file is there, has this size, and `hf` would take it for this content without asking: its
   /// metadata names the digest, and it has not been modified since.
   bool is_accepted(const Entry& entry) const;
+  /// Bytes of the `.partial` that its journal records; 0 when either is not there.
+  std::uint64_t arrived(const Entry& entry) const;
   std::optional<Metadata> read_metadata(const std::string& path) const;
   /// Writes the metadata as of now. The file must have its final name already.
   void write_metadata(const Entry& entry, const std::string& commit) const;

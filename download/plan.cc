@@ -69,11 +69,8 @@ PlannedFile plan_file(const Entry& entry, const DownloadOptions& options, const 
       return planned;
     }
   }
-  const fs::path partial = partial_path(path);
-  planned.needed_disk = entry.size - std::min(entry.size, allocated(partial));
-  if (fs::is_regular_file(partial, error)) {
-    planned.present = Journal::recorded_bytes(folder.journal(entry.path), entry.size, entry.id);
-  }
+  planned.needed_disk = entry.size - std::min(entry.size, allocated(partial_path(path)));
+  planned.present = folder.arrived(entry);
   return planned;
 }
 

@@ -129,7 +129,7 @@ void Report::file(const std::string& path, std::string_view state, std::uint64_t
     if (!detail.empty()) e["detail"] = detail;
     event(e);
   }
-  const bool ordinary = state == "done" || state == "present" || state == "imported";
+  const bool ordinary = state == "done" || state == "present" || state == "good" || state == "imported";
   if (!ordinary) say(fmt::format("{}: {}{}{}", printable(path), state, detail.empty() ? "" : ": ", detail));
 }
 
@@ -138,12 +138,16 @@ void Report::begin(std::string_view verb, std::uint64_t already, std::uint64_t t
   total_ = total;
   begun_ = now_seconds();
   meter_.start(begun_, already);
+  shown_ = already;
   next_ = json_ || terminal_ ? 0 : begun_ + kPlainInterval;
 }
 
 void Report::progress(std::uint64_t done, const std::vector<FileProgress>& files) {
   const double now = now_seconds();
   done = std::min(done, total_);
+  // Blocks that proved to be wrong are missing again.
+  if (done < shown_) meter_.start(now, done);
+  shown_ = done;
   meter_.update(now, done);
   if (now < next_) return;
   next_ = now + (json_ ? kJsonInterval : terminal_ ? kTerminalInterval : kPlainInterval);

@@ -41,7 +41,8 @@ class Report {
   /// A remark that stays on the screen.
   void note(const std::string& text);
   void retry(const std::string& what, const std::string& why, double delay);
-  /// `state`: "done", "present", "imported", "damaged", "missing", "refetching", "failed".
+  /// `state`: "done", "present", "good", "imported"; or, told also to people: "differs", "damaged",
+  /// "missing", "refetching", "failed".
   void file(const std::string& path, std::string_view state, std::uint64_t size,
             const std::string& detail = {});
 
@@ -64,6 +65,7 @@ class Report {
   RateMeter meter_;
   std::string verb_;
   std::uint64_t total_ = 0;
+  std::uint64_t shown_ = 0;
   std::uint64_t retries_ = 0;
   double begun_ = 0;
   double next_ = 0;

@@ -26,6 +26,7 @@ import random
 import re
 import socket
 import socketserver
+import ssl
 import struct
 import sys
 import threading
@@ -121,7 +122,8 @@ class Fault:
 
 
 class HubServer:
-    def __init__(self, cdn_rate=None, hub_port=0, token=None, chunk=64 << 10):
+    def __init__(self, cdn_rate=None, hub_port=0, token=None, chunk=64 << 10, tls=None):
+        """`tls`: certificate and key files with which both servers then speak https."""
         self.repos = {}
         self.cdn_rate = cdn_rate  # bytes per second of each connection
         self.chunk = chunk
@@ -134,14 +136,21 @@ class HubServer:
         self.generation = 0
         self.signed = 0
         self.cdn_etag = False     # the real CDN may send one or not; some clients need one
+        self.tls = tls
         self.hub = self._serve(HubHandler, hub_port)
         self.cdn = self._serve(CdnHandler, 0)
-        self.endpoint = "http://127.0.0.1:%d" % self.hub.server_address[1]
-        self.cdn_url = "http://127.0.0.1:%d" % self.cdn.server_address[1]
+        scheme = "https" if tls else "http"
+        self.endpoint = "%s://127.0.0.1:%d" % (scheme, self.hub.server_address[1])
+        self.cdn_url = "%s://127.0.0.1:%d" % (scheme, self.cdn.server_address[1])
 
     def _serve(self, handler, port):
         server = Server(("127.0.0.1", port), handler)
         server.owner = self
+        if self.tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self.tls)
+            # The handshake is left to the connection's own thread.
+            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return server
 

@@ -47,14 +47,17 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="waste-download-"))
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
-        self.hub = HubServer(token=self.token, cdn_rate=self.cdn_rate)
+        self.hub = self.make_hub()
         self.addCleanup(self.hub.close)
         self.repo = self.hub.add_repo("org/model", self.files)
         self.to = self.dir / "out"
 
+    def make_hub(self):
+        return HubServer(token=self.token, cdn_rate=self.cdn_rate)
+
     def environment(self, **more):
         keep = {k: v for k, v in os.environ.items()
-                if not k.startswith(("HF_", "HUGGING", "LD_PRELOAD")) and not k.lower().endswith("_proxy")}
+                if not k.startswith(("HF_", "HUGGING", "LD_PRELOAD", "CURL_CA", "SSL_CERT")) and not k.lower().endswith("_proxy")}
         return {**keep, "HF_ENDPOINT": self.hub.endpoint, "HF_HOME": str(self.dir / "hf"), **more}
 
     def start(self, *arguments, env=None):

@@ -2,8 +2,10 @@
 """Repositories that are missing, private, gated, renamed or without the file; tokens that are bad, odd, echoed; and
 that no token ever leaves for anyone but the Hub."""
 
+import subprocess
+
 import harness
-from harness import NETWORK, OK, SHARD, TOKEN, USAGE, Case
+from harness import HubServer, NETWORK, OK, SHARD, TOKEN, USAGE, Case
 
 
 class Refusals(Case):
@@ -113,6 +115,38 @@ class Refusals(Case):
         # The Hub of this test is its own proxy: it takes absolute URLs, too.
         env = {"HF_ENDPOINT": "http://hub.invalid", "http_proxy": self.hub.endpoint, "no_proxy": "127.0.0.1"}
         self.assert_ok(self.download(env=env))
+
+
+class Tls(Case):
+    token = TOKEN
+
+    def make_hub(self):
+        self.certificate = self.dir / "certificate.pem"
+        key = self.dir / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test",
+                        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", self.certificate],
+                       check=True, capture_output=True)
+        return HubServer(token=self.token, tls=(self.certificate, key))
+
+    def trusted(self, **more):
+        return {"SSL_CERT_FILE": str(self.certificate), "HF_TOKEN": TOKEN, **more}
+
+    def test_https_with_the_token_to_the_hub_only(self):
+        self.repo.private = True
+        self.assert_ok(self.download(env=self.trusted()))
+        self.assertTrue(self.hub.requests("cdn"))
+        self.assertTrue(all(r["authorization"] is None for r in self.hub.requests("cdn")))
+
+    def test_unknown_certificate_is_refused_at_once(self):
+        self.assert_fails(self.download(env={"HF_TOKEN": TOKEN}), NETWORK, "certificate")
+        self.assertEqual(self.hub.requests(), [])
+
+    def test_no_step_down_to_http(self):
+        with HubServer() as plain:
+            self.hub.fault("resolve", SHARD, times=1000, status=302,
+                           headers={"Location": plain.cdn_url + "/org/model/" + SHARD})
+            self.assert_fails(self.download(env=self.trusted()), NETWORK, "from https to http")
+            self.assertEqual(plain.requests(), [])
 
 
 if __name__ == "__main__":
