@@ -221,14 +221,13 @@ cli::Command bench_command() {
   cli::Command command{.name = "bench",
                        .usage = "MODEL",
                        .summary = "Measures prefill and decode, warm and cold",
-                       .help =
-                           "examples:\n"
-                           "  waste-run bench kimi.waste --budget 32G\n\n"
-                           "Columns: milliseconds of each stage a token (stages of several threads count "
-                           "once), weights streamed\n"
-                           "through the kernels, bytes read from disk, and experts found in memory. Cold "
-                           "decode forgets every cached\n"
-                           "expert before each token; warm repeats ids that were just computed.\n",
+                       .help = R"(examples:
+  waste-run bench kimi.waste --budget 32G
+
+Columns: milliseconds of each stage a token (stages of several threads count once), weights
+streamed through the kernels, bytes read from disk, and experts found in memory. Cold decode
+forgets every cached expert before each token; warm repeats ids that were just computed.
+)",
                        .positionals = {{"MODEL"}},
                        .options = {},
                        .run = bench};

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "container/core/json.h"
-#include "container/core/perf.h"
 #include "container/core/text.h"
 #include "runtime/chat.h"
 #include "runtime/commands.h"
@@ -135,32 +134,19 @@ void Chat::say(std::string_view text) {
   }
   thought_.clear();
   response_.clear();
-  LogitsHash hash;
-  last_ = {};
-  last_.prompt_tokens = pending_.size();
-  const EngineStats before = engine_.stats();
-  const double start = now_seconds();
-  Generation result;
-  result.finish = Finish::Interrupted;
   ReplyReader reader(model_.tokenizer, markup_, options_.think);
-  const bool ready = prefill(session_, pending_);
-  last_.prompt_tokens -= pending_.size();
-  const double prompt_end = now_seconds();
-  if (ready) {
-    result = generate(session_, sampler_, options_.limit, hash, cli::interrupted, [&](std::int32_t id) {
-      if (model_.ends(id)) return Verdict::EndBefore;
-      show_piece(reader.push(id));
-      return reader.ended() ? Verdict::EndBefore : Verdict::Continue;
-    });
-    show_piece(reader.finish());
-    if (response_.empty()) end_thought();
-    pending_ = result.pending;
-  }
+  const Generation result = run(
+      engine_, session_, std::move(pending_), sampler_, options_.limit, cli::interrupted,
+      [&](std::int32_t id) {
+        if (model_.ends(id)) return Verdict::EndBefore;
+        show_piece(reader.push(id));
+        return reader.ended() ? Verdict::EndBefore : Verdict::Continue;
+      },
+      last_);
+  show_piece(reader.finish());
+  if (response_.empty()) end_thought();
+  pending_ = result.pending;
   add(reader.closing());
-  last_.prompt_seconds = prompt_end - start;
-  last_.decode_seconds = now_seconds() - prompt_end;
-  last_.engine = engine_.stats() - before;
-  last_.set(result, hash);
   if (options_.json) {
     Json document = {{"think", utf8_replace_invalid(thought_)},
                      {"response", utf8_replace_invalid(response_)}};
@@ -231,6 +217,7 @@ int chat(const po::variables_map& vm) {
     fail(ErrorKind::Usage, "--effort and --no-think: this model's markup has no think channel");
   }
   const auto load = text_option(vm, "load-state"), save = text_option(vm, "save-state");
+  if (save) check_folder(*save);
 
   cli::catch_interrupts();
   Engine engine(engine_opts);
@@ -271,23 +258,22 @@ int chat(const po::variables_map& vm) {
 }  // namespace
 
 cli::Command chat_command() {
-  cli::Command command{
-      .name = "chat",
-      .usage = "MODEL",
-      .summary = "Holds a conversation in the model's own markup",
-      .help =
-          "examples:\n"
-          "  waste-run chat kimi.waste --effort low\n"
-          "  echo \"What is a trunk?\" | waste-run chat kimi.waste --no-think --json\n"
-          "  waste-run chat kimi.waste --load-state talk.state --save-state talk.state\n\n"
-          "Each line of the input is a message; its control markers are text. The reply goes to standard "
-          "output,\n"
-          "the model's thoughts to standard error. In the conversation:\n\n" +
-          std::string(kHelp) +
-          "\nCtrl-C ends after the current token, saves if --save-state asks for it, and exits 5.\n",
-      .positionals = {{"MODEL"}},
-      .options = {},
-      .run = chat};
+  cli::Command command{.name = "chat",
+                       .usage = "MODEL",
+                       .summary = "Holds a conversation in the model's own markup",
+                       .help = R"(examples:
+  waste-run chat kimi.waste --effort low
+  echo "What is a trunk?" | waste-run chat kimi.waste --no-think --json
+  waste-run chat kimi.waste --load-state talk.state --save-state talk.state
+
+Each line of the input is a message; its control markers are text. The reply goes to standard
+output, the model's thoughts to standard error. Ctrl-C ends after the current token, saves if
+--save-state asks for it, and exits 5. In the conversation:
+
+)" + std::string(kHelp),
+                       .positionals = {{"MODEL"}},
+                       .options = {},
+                       .run = chat};
   command.options.add_options()                                                                            //
       ("max-tokens,n", po::value<std::string>()->value_name("N"), "at most N tokens a reply (what fits)")  //
       ("system", po::value<std::string>()->value_name("TEXT"), "a system message to begin with")           //

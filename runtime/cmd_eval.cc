@@ -203,14 +203,14 @@ cli::Command eval_command() {
   cli::Command command{.name = "eval",
                        .usage = "MODEL [PROMPT|-]",
                        .summary = "Shows what the model expects next, or how well it predicts a text",
-                       .help =
-                           "examples:\n"
-                           "  waste-run eval kimi.waste \"The capital of France is\" --top 5\n"
-                           "  waste-run eval kimi.waste --ids 1008,10484 --dump-logits logits.f32\n"
-                           "  waste-run eval kimi.waste --perplexity book.txt --ctx 2048\n\n"
-                           "--dump-logits writes float32, little-endian, [positions][vocabulary]. "
-                           "--perplexity slides a window of\n"
-                           "--ctx tokens over the text by half its length.\n",
+                       .help = R"(examples:
+  waste-run eval kimi.waste "The capital of France is" --top 5
+  waste-run eval kimi.waste --ids 1008,10484 --dump-logits logits.f32
+  waste-run eval kimi.waste --perplexity book.txt --ctx 2048
+
+--dump-logits writes float32, little-endian, [positions][vocabulary]. --perplexity slides a window
+of --ctx tokens over the text by half its length.
+)",
                        .positionals = {{"MODEL"}, {"PROMPT", false}},
                        .options = {},
                        .run = eval};

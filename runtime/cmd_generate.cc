@@ -1,15 +1,12 @@
 // waste-run generate: continues a text.
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "container/core/json.h"
-#include "container/core/perf.h"
 #include "runtime/commands.h"
 #include "runtime/detokenizer.h"
 #include "runtime/engine.h"
@@ -74,6 +71,7 @@ int generate_text(const po::variables_map& vm) {
     fail(ErrorKind::Usage, "PROMPT is missing; see --help");
   }
   check_prompt_fits(ids.size(), options.context);
+  if (save) check_folder(*save);
 
   cli::catch_interrupts();
   Engine engine(options);
@@ -81,8 +79,9 @@ int generate_text(const po::variables_map& vm) {
   if (load) {
     const auto note = SessionNote::decode(session.load_state(*load), "generate", engine.vocab_size(), *load);
     ids.insert(ids.begin(), note.pending.begin(), note.pending.end());
-    if (ids.empty() && session.position() == 0)
+    if (ids.empty() && session.position() == 0) {
       fail(ErrorKind::Usage, "{}: an empty session; give a PROMPT", *load);
+    }
     if (ids.size() > session.remains()) {
       fail(ErrorKind::Usage,
            "the prompt has {} tokens, the session has room for {}: nothing is cut; raise --ctx", ids.size(),
@@ -91,28 +90,15 @@ int generate_text(const po::variables_map& vm) {
   }
 
   RunReport report;
-  LogitsHash hash;
-  const EngineStats before = engine.stats();
-  const double start = now_seconds();
-  Generation result;
-  report.prompt_tokens = ids.size();
-  const bool ready = ids.empty() || prefill(session, ids);
-  report.prompt_tokens -= ids.size();
-  const double prompt_end = now_seconds();
-  if (ready) {
-    result = generate(session, sampler, limit, hash, cli::interrupted, [&](std::int32_t id) {
-      if (model.ends(id)) return Verdict::EndBefore;
-      return output.push(id) ? Verdict::Continue : Verdict::StopAfter;
-    });
-  } else {
-    result.finish = Finish::Interrupted;
-  }
+  const Generation result = run(
+      engine, session, std::move(ids), sampler, limit, cli::interrupted,
+      [&](std::int32_t id) {
+        if (model.ends(id)) return Verdict::EndBefore;
+        return output.push(id) ? Verdict::Continue : Verdict::StopAfter;
+      },
+      report);
   output.finish();
 
-  report.prompt_seconds = prompt_end - start;
-  report.decode_seconds = now_seconds() - prompt_end;
-  report.engine = engine.stats() - before;
-  report.set(result, hash);
   if (json) {
     Json document = {{"text", utf8_replace_invalid(output.text())}, {"ids", result.ids}};
     if (!output.stopped_by().empty()) document["stop"] = utf8_replace_invalid(output.stopped_by());
@@ -122,7 +108,7 @@ int generate_text(const po::variables_map& vm) {
     show("\n");
     if (!quiet) fmt::print(stderr, "{}\n", report.line());
   }
-  if (save) session.save_state(*save, SessionNote{"generate", ready ? result.pending : ids}.encode());
+  if (save) session.save_state(*save, SessionNote{"generate", result.pending}.encode());
   if (options.learn) engine.save_usage();
   if (result.finish == Finish::Interrupted) {
     fail(ErrorKind::Interrupted, "interrupted after {} new tokens{}", result.ids.size(),
@@ -134,26 +120,23 @@ int generate_text(const po::variables_map& vm) {
 }  // namespace
 
 cli::Command generate_command() {
-  cli::Command command{
-      .name = "generate",
-      .usage = "MODEL [PROMPT|-]",
-      .summary = "Continues a text",
-      .help =
-          "examples:\n"
-          "  waste-run generate kimi.waste \"In the beginning\" -n 100\n"
-          "  waste-run generate kimi.waste --file story.txt --temperature 0 --stop \"THE END\"\n"
-          "  waste-run generate kimi.waste \"Once\" -n 50 --save-state s.state\n"
-          "  waste-run generate kimi.waste --load-state s.state -n 50\n\n"
-          "The text goes to standard output as it comes, the figures of the run to standard error. The "
-          "figures end\n"
-          "with a hash of the logits: equal hashes mean that two runs computed the same bits. Control "
-          "markers in the\n"
-          "prompt are text unless --raw is given. Ctrl-C ends after the current token, saves if --save-state "
-          "asks\n"
-          "for it, and exits 5.\n",
-      .positionals = {{"MODEL"}, {"PROMPT", false}},
-      .options = {},
-      .run = generate_text};
+  cli::Command command{.name = "generate",
+                       .usage = "MODEL [PROMPT|-]",
+                       .summary = "Continues a text",
+                       .help = R"(examples:
+  waste-run generate kimi.waste "In the beginning" -n 100
+  waste-run generate kimi.waste --file story.txt --temperature 0 --stop "THE END"
+  waste-run generate kimi.waste "Once" -n 50 --save-state s.state
+  waste-run generate kimi.waste --load-state s.state -n 50
+
+The text goes to standard output as it comes, the figures of the run to standard error. They end
+with a hash of the logits: equal hashes mean that two runs computed the same bits. Control markers
+in the prompt are text unless --raw is given. Ctrl-C ends after the current token, saves if
+--save-state asks for it, and exits 5.
+)",
+                       .positionals = {{"MODEL"}, {"PROMPT", false}},
+                       .options = {},
+                       .run = generate_text};
   command.options.add_options()                                                                  //
       ("max-tokens,n", po::value<std::string>()->value_name("N"), "at most N new tokens (256)")  //
       ("file", po::value<std::string>()->value_name("F"), "take the prompt from a file")         //

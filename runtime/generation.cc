@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "container/core/error.h"
+#include "container/core/perf.h"
 #include "container/core/text.h"
 #include "runtime/model_text.h"
 
@@ -79,11 +80,31 @@ Generation generate(Session& session, Sampler& sampler, std::uint64_t limit, Log
   }
 }
 
-void RunReport::set(const Generation& generation, const LogitsHash& hash) {
-  new_tokens = generation.ids.size();
-  steps = new_tokens - generation.pending.size();
-  finish = generation.finish;
-  logits_hash = hash.hex();
+Generation run(Engine& engine, Session& session, std::vector<std::int32_t> prompt, Sampler& sampler,
+               std::uint64_t limit, const std::function<bool()>& interrupted,
+               const std::function<Verdict(std::int32_t)>& receive, RunReport& report) {
+  const EngineStats before = engine.stats();
+  const double start = now_seconds();
+  const std::uint32_t position = session.position();
+  const bool ready = prompt.empty() || prefill(session, prompt);
+  const double ready_at = now_seconds();
+  report = {};
+  report.prompt_tokens = session.position() - position;
+  LogitsHash hash;
+  Generation result;
+  if (ready) {
+    result = generate(session, sampler, limit, hash, interrupted, receive);
+    report.steps = result.ids.size() - result.pending.size();
+  } else {
+    result = {{}, std::move(prompt), Finish::Interrupted};
+  }
+  report.prompt_seconds = ready_at - start;
+  report.new_tokens = result.ids.size();
+  report.decode_seconds = now_seconds() - ready_at;
+  report.engine = engine.stats() - before;
+  report.logits_hash = hash.hex();
+  report.finish = result.finish;
+  return result;
 }
 
 std::string RunReport::line() const {

@@ -68,14 +68,15 @@ struct RunReport {
   EngineStats engine;  // the stretch's own: a difference of two
   std::string logits_hash;
   Finish finish = Finish::Length;
-
-  /// Takes over what `generation` knows.
-  void set(const Generation& generation, const LogitsHash& hash);
-
   /// "12 tokens of prompt at 240 tok/s, 64 new at 31.2 tok/s (end); 1.2 GB read, 83.1% hits; logits 0123..."
   std::string line() const;
   Json json() const;
 };
+
+/// prefill() and generate(), timed. If the prompt was interrupted, what it lacked is the result's `pending`.
+Generation run(Engine& engine, Session& session, std::vector<std::int32_t> prompt, Sampler& sampler,
+               std::uint64_t limit, const std::function<bool()>& interrupted,
+               const std::function<Verdict(std::int32_t)>& receive, RunReport& report);
 
 /// later - earlier, counter by counter.
 EngineStats operator-(const EngineStats& later, const EngineStats& earlier);

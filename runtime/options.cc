@@ -131,6 +131,11 @@ void check_prompt_fits(std::size_t count, std::uint32_t context) {
   }
 }
 
+void check_folder(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_errno(errno, "cannot save to " + path.string());
+}
+
 void show(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     fail_errno(errno, "writing to standard output");

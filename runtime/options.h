@@ -41,6 +41,9 @@ std::optional<std::vector<std::int32_t>> prompt_ids(const po::variables_map& vm,
 /// Error(Usage) unless `count` ids fit a context of `context`.
 void check_prompt_fits(std::size_t count, std::uint32_t context);
 
+/// Error(Machine) unless files can be made in `path`'s folder: better known before hours of work than after.
+void check_folder(const fs::path& path);
+
 /// Writes to standard output at once. A failure is Error(Machine).
 void show(std::string_view text);
 

@@ -88,19 +88,19 @@ void Sampler::pop(double best) {
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits, std::uint64_t position) {
-  const double best = checked_maximum(logits);
+  const float maximum = checked_maximum(logits);
   if (options_.temperature == 0) {
-    return static_cast<std::int32_t>(std::ranges::max_element(logits) -
-                                     logits.begin());  // the first of equals
+    const auto first = std::ranges::find(logits, maximum);  // the lowest id of equals
+    return static_cast<std::int32_t>(first - logits.begin());
   }
+  const double best = maximum;
   heap_.resize(logits.size());
   for (std::size_t i = 0; i < heap_.size(); ++i) heap_[i] = {logits[i], static_cast<std::int32_t>(i)};
   std::ranges::make_heap(heap_, less_likely);
   order_.clear();
   sums_.clear();
 
-  // Every filter keeps a prefix of the tokens in order of probability, so the heap gives up only those it
-  // must.
+  // Every filter keeps a prefix of the tokens in order of probability: the heap gives up only those it must.
   double total = 0;
   if (options_.top_k != 0 && options_.top_k < logits.size()) {
     while (order_.size() < options_.top_k) pop(best);
@@ -123,8 +123,8 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::uint64_t positi
     if (!filters && sums_[count - 1] > u * total) return order_[count - 1].id;
   }
   const auto last = sums_.begin() + static_cast<std::ptrdiff_t>(count) - 1;
-  return order_[static_cast<std::size_t>(std::upper_bound(sums_.begin(), last, u * *last) - sums_.begin())]
-      .id;
+  const auto drawn = std::upper_bound(sums_.begin(), last, u * *last);
+  return order_[static_cast<std::size_t>(drawn - sums_.begin())].id;
 }
 
 namespace {

@@ -108,8 +108,11 @@ TEST_CASE("report: rates count what was computed in the time they divide by") {
   report.engine.bytes_read = 1500000000;
   report.engine.expert_uses = 8;
   report.engine.expert_hits = 6;
-  LogitsHash hash;
-  report.set({.ids = {1, 2, 3}, .pending = {3}, .finish = Finish::Stop}, hash);
+  report.new_tokens = 3;
+  report.steps = 2;
+  report.finish = Finish::Stop;
+  const LogitsHash hash;
+  report.logits_hash = hash.hex();
   CHECK(report.line() ==
         "10 tokens of prompt at 5.0 tok/s, 3 new at 0.5 tok/s (stop); 1.50 GB read, "
         "75.0% of experts found in memory, logits " +

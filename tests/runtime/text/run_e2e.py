@@ -63,6 +63,10 @@ class Refusals(Directory):
         self.assertIn("MODEL is missing", refusal("generate"))
         self.assertIn("/nonexistent", refusal("generate", K3, "--file", "/nonexistent", code=1))
 
+    def test_a_folder_that_is_not_there_is_known_before_the_work(self):
+        self.assertIn("cannot save", refusal("generate", K3, "x", "--save-state", "/nonexistent/s", code=3))
+        self.assertIn("cannot save", refusal("chat", K3, "--save-state", "/nonexistent/s", code=3))
+
     def test_a_budget_below_the_floor(self):
         self.assertIn("budget", refusal("generate", K3, "x", "--budget", "1M", code=3))
 
