@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "container/core/memory.h"
 #include "container/core/text.h"
+#include "convert/bench.h"
 #include "convert/compare.h"
 #include "convert/pipeline.h"
 
@@ -143,6 +144,43 @@ cli::Command compare_command() {
   return c;
 }
 
+cli::Command bench_command() {
+  cli::Command c;
+  c.name = "bench";
+  c.usage = "[SRC] [options]";
+  c.summary = "measure the encoder's errors and speed on this machine";
+  c.help =
+      "On synthetic weights, and on the first MoE layer of SRC if given; encoding is timed on one core.\n"
+      "Examples:\n"
+      "  waste-convert bench --experts vq3 --quality normal\n"
+      "  waste-convert bench ~/models/Kimi-K3 --json\n";
+  c.positionals = {{.name = "SRC", .required = false}};
+  c.options.add_options()("experts", po::value<std::string>()->default_value("all"), "vq3, vq2, vq4p or all")(
+      "quality", po::value<std::string>()->default_value("all"), "fast, normal, best or all")(
+      "threads,j", po::value<std::string>(), "threads for training (default: the CPUs this process may use)")(
+      "json", "one JSON object a line");
+  c.run = [](const po::variables_map& vm) {
+    using Shapes = std::vector<ExpertRecipe>;
+    const auto quality = vm["quality"].as<std::string>();
+    BenchOptions o;
+    for (const ExpertRecipe& shape : choose<Shapes>(vm["experts"].as<std::string>(), "--experts",
+                                                    {{"vq3", Shapes{{3, 256}}},
+                                                     {"vq2", Shapes{{2, 256}}},
+                                                     {"vq4p", Shapes{{4, 64}}},
+                                                     {"all", Shapes{{3, 256}, {2, 256}, {4, 64}}}})) {
+      for (const Quality q : {Quality::Fast, Quality::Normal, Quality::Best}) {
+        if (quality != "all" && parse_quality(quality) != q) continue;
+        o.recipes.push_back({shape.stages, shape.entries, q});
+      }
+    }
+    if (vm.count("SRC") != 0) o.source = vm["SRC"].as<std::string>();
+    o.threads = parse_threads(vm);
+    o.json = vm.count("json") != 0;
+    return run_bench(o);
+  };
+  return c;
+}
+
 }  // namespace
 }  // namespace waste::convert
 
@@ -154,6 +192,6 @@ int main(int argc, char** argv) {
       .notes =
           "exit: 0 done, 1 the data is bad, 2 the command is wrong, 3 the machine refused,\n"
           "      5 interrupted with the state saved\n",
-      .commands = {convert::convert_command(), convert::compare_command()}};
+      .commands = {convert::convert_command(), convert::compare_command(), convert::bench_command()}};
   return cli::run(program, argc, argv);
 }

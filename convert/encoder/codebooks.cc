@@ -1,14 +1,14 @@
 #include "convert/encoder/codebooks.h"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
 
 #include "container/core/half.h"
+#include "convert/encoder/chunks.h"
 #include "convert/encoder/joint_refit.h"
+#include "convert/encoder/kmeans.h"
 #include "convert/encoder/random.h"
 #include "convert/encoder/vector_encoder.h"
 
@@ -16,76 +16,16 @@ namespace waste::convert {
 
 namespace {
 
-// Work is cut at fixed places, whatever the number of threads.
-constexpr std::size_t kChunk = 4096;
-
-struct Effort {
-  int kmeans_rounds;
-  int refit_rounds;
-};
-
-Effort effort(Quality quality) {
+int refit_rounds(Quality quality) {
   switch (quality) {
     case Quality::Fast:
-      return {8, 10};
+      return 10;
     case Quality::Normal:
-      return {8, 10};
+      return 20;
     case Quality::Best:
-      return {8, 30};
+      return 30;
   }
-  return {};
-}
-
-template <typename Body>
-void for_chunks(std::size_t count, std::size_t chunk, const Body& body) {
-  tbb::parallel_for(std::size_t{0}, (count + chunk - 1) / chunk,
-                    [&](std::size_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
-}
-
-// Lloyd's algorithm from random vectors; a cluster that runs empty restarts at a random vector.
-void train_stage(std::span<const float> x, Codebooks& books, int stage, int rounds, Random& random) {
-  const std::size_t count = x.size() / kVectorDim;
-  float* const book = books.values.data() + static_cast<std::size_t>(stage) * books.entries * kVectorDim;
-  const auto restart = [&](int entry) {
-    std::copy_n(x.data() + random.below(count) * kVectorDim, kVectorDim, book + entry * kVectorDim);
-  };
-  for (int c = 0; c < books.entries; c++) restart(c);
-  std::vector<std::uint8_t> nearest(count);
-  for (int round = 0; round < rounds; round++) {
-    const BookTables tables(books, {}, false);
-    for_chunks(count, kChunk, [&](std::size_t begin, std::size_t end) {
-      nearest_entries(tables, stage, x.data() + begin * kVectorDim, end - begin, nearest.data() + begin);
-    });
-    std::vector<double> sums(static_cast<std::size_t>(books.entries) * kVectorDim);
-    std::vector<std::size_t> members(books.entries);
-    for (std::size_t v = 0; v < count; v++) {
-      members[nearest[v]]++;
-      for (int d = 0; d < kVectorDim; d++) sums[nearest[v] * kVectorDim + d] += x[v * kVectorDim + d];
-    }
-    for (int c = 0; c < books.entries; c++) {
-      if (members[c] == 0) {
-        restart(c);
-        continue;
-      }
-      for (int d = 0; d < kVectorDim; d++) {
-        book[c * kVectorDim + d] =
-            static_cast<float>(sums[c * kVectorDim + d] / static_cast<double>(members[c]));
-      }
-    }
-  }
-}
-
-void subtract_nearest(std::vector<float>& x, const Codebooks& books, int stage) {
-  const BookTables tables(books, {}, false);
-  for_chunks(x.size() / kVectorDim, kChunk, [&](std::size_t begin, std::size_t end) {
-    std::vector<std::uint8_t> nearest(end - begin);
-    nearest_entries(tables, stage, x.data() + begin * kVectorDim, end - begin, nearest.data());
-    for (std::size_t v = begin; v < end; v++) {
-      for (int d = 0; d < kVectorDim; d++) {
-        x[v * kVectorDim + d] -= tables.rows(stage)[nearest[v - begin] * kVectorDim + d];
-      }
-    }
-  });
+  return 0;
 }
 
 // The beam decides best when the book that says most comes first.
@@ -125,22 +65,21 @@ Codebooks train_codebooks(std::span<const float> samples, std::size_t cols, cons
   const std::vector<float> x = normalised_rows(samples, cols, training_vectors(recipe.quality));
   if (x.empty()) return books;
 
-  const Effort rounds = effort(recipe.quality);
   Random random(seed);
   {
     std::vector<float> rest = x;
     for (int s = 0; s < recipe.stages; s++) {
-      train_stage(rest, books, s, rounds.kmeans_rounds, random);
+      train_stage(rest, books, s, kKmeansRounds, random);
       subtract_nearest(rest, books, s);
     }
   }
 
   const std::size_t rows = x.size() / cols;
   const std::size_t vectors = cols / kVectorDim;
-  const std::size_t row_chunk = std::max<std::size_t>(1, kChunk / vectors);
+  const std::size_t row_chunk = std::max<std::size_t>(1, kChunkVectors / vectors);
   std::vector<std::uint8_t> indices(rows * vectors * recipe.stages);
   std::vector<double> gains(rows);
-  for (int round = 0; round < rounds.refit_rounds; round++) {
+  for (int round = 0; round < refit_rounds(recipe.quality); round++) {
     order_by_energy(books);
     const VectorEncoder encoder(books, beam_width(recipe.quality), importance);
     for_chunks(rows, row_chunk, [&](std::size_t begin, std::size_t end) {

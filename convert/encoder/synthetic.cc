@@ -1,17 +1,17 @@
-#include "synthetic.h"
+#include "convert/encoder/synthetic.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
 
+#include "convert/encoder/kernels.h"
+#include "convert/encoder/kmeans.h"
 #include "convert/encoder/random.h"
 
 namespace waste::convert {
 
 namespace {
-
-constexpr std::size_t kDim = 8;
 
 double gaussian(Random& random) {
   const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
@@ -24,21 +24,6 @@ float nearest_fp4(float value) {
     return std::fabs(std::fabs(value) - a) < std::fabs(std::fabs(value) - b);
   });
   return std::copysign(*nearest, value);
-}
-
-std::size_t nearest_entry(std::span<const double> book, const double* x) {
-  std::size_t best = 0;
-  double least = 1e300;
-  for (std::size_t c = 0; c < book.size() / kDim; c++) {
-    double distance = 0;
-    for (std::size_t d = 0; d < kDim; d++)
-      distance += (x[d] - book[c * kDim + d]) * (x[d] - book[c * kDim + d]);
-    if (distance < least) {
-      least = distance;
-      best = c;
-    }
-  }
-  return best;
 }
 
 }  // namespace
@@ -78,45 +63,28 @@ std::vector<float> heavy_weights(std::size_t rows, std::size_t cols, std::uint64
   return w;
 }
 
-double reference_error(std::span<const float> w, std::size_t cols, int stages, int entries,
+double reference_error(std::span<const float> w, std::size_t cols, const ExpertRecipe& recipe,
                        std::uint64_t seed) {
-  std::vector<double> rest(w.begin(), w.end());
-  std::vector<double> scales;
+  std::vector<float> rest(w.begin(), w.end());
+  std::vector<float> scales;
   for (std::size_t at = 0; at < w.size(); at += cols) {
-    double amax = 0;
-    for (std::size_t c = 0; c < cols; c++) amax = std::max(amax, std::fabs(rest[at + c]));
-    scales.push_back(amax);
-    for (std::size_t c = 0; c < cols; c++) rest[at + c] /= amax;
+    scales.push_back(row_stats(w.data() + at, cols).amax);
+    scale_row(w.data() + at, 1 / scales.back(), cols, rest.data() + at);
   }
-  const std::size_t count = w.size() / kDim;
+  Codebooks books{recipe.stages, recipe.entries, {}};
+  books.values.resize(static_cast<std::size_t>(recipe.stages) * recipe.entries * kVectorDim);
   Random random(seed);
-  for (int stage = 0; stage < stages; stage++) {
-    std::vector<double> book(static_cast<std::size_t>(entries) * kDim);
-    for (int c = 0; c < entries; c++) std::copy_n(&rest[random.below(count) * kDim], kDim, &book[c * kDim]);
-    std::vector<std::size_t> nearest(count);
-    for (int round = 0; round < 10; round++) {
-      std::vector<double> sums(book.size());
-      std::vector<double> members(entries);
-      for (std::size_t v = 0; v < count; v++) {
-        nearest[v] = nearest_entry(book, &rest[v * kDim]);
-        members[nearest[v]]++;
-        for (std::size_t d = 0; d < kDim; d++) sums[nearest[v] * kDim + d] += rest[v * kDim + d];
-      }
-      for (std::size_t i = 0; i < book.size(); i++) {
-        if (members[i / kDim] > 0) book[i] = sums[i] / members[i / kDim];
-      }
-    }
-    for (std::size_t v = 0; v < count; v++) {
-      const std::size_t entry = nearest_entry(book, &rest[v * kDim]);
-      for (std::size_t d = 0; d < kDim; d++) rest[v * kDim + d] -= book[entry * kDim + d];
-    }
+  for (int stage = 0; stage < recipe.stages; stage++) {
+    train_stage(rest, books, stage, kKmeansRounds, random);
+    subtract_nearest(rest, books, stage);
   }
-  double error = 0, energy = 0;
+  ErrorSums sums;
   for (std::size_t i = 0; i < w.size(); i++) {
-    error += std::pow(rest[i] * scales[i / cols], 2);
-    energy += std::pow(static_cast<double>(w[i]), 2);
+    const double error = static_cast<double>(rest[i]) * scales[i / cols];
+    sums.error += error * error;
+    sums.energy += static_cast<double>(w[i]) * w[i];
   }
-  return std::sqrt(error / energy);
+  return sums.relative();
 }
 
 }  // namespace waste::convert
