@@ -13,7 +13,7 @@ constexpr std::uint64_t kMaxBooks = 1 << 20;
 constexpr std::string_view kHeaders = "reclaimed";
 
 fs::path make_folder(const fs::path& out) {
-  const fs::path folder = Journal::folder(out);
+  fs::path folder = Journal::folder(out);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail(ErrorKind::Machine, "{}: {}", folder.string(), error.message());

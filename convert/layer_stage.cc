@@ -2,6 +2,7 @@
 
 #include <tbb/parallel_for.h>
 #include <tbb/parallel_pipeline.h>
+#include <tbb/task_arena.h>
 
 #include <algorithm>
 
@@ -183,8 +184,12 @@ LayerBooks LayerBooks::train(const Checkpoint& checkpoint, const Plan& plan, con
       samples = sample_rows(checkpoint, *item.source, kind, choice, cols);
     }
     const PerfTimer timer(times.train);
-    const Codebooks books = train_codebooks(samples, cols, expert_recipe(plan.recipe), seed,
-                                            importance.columns(item.source->layer, kind));
+    // Isolated: while it waits for its own helpers, this thread must not pick up experts of the layer being
+    // encoded, whose time would then count twice and delay the books.
+    const Codebooks books = tbb::this_task_arena::isolate([&] {
+      return train_codebooks(samples, cols, expert_recipe(plan.recipe), seed,
+                             importance.columns(item.source->layer, kind));
+    });
     for (std::uint32_t stage = 0; stage < quant.stages; ++stage) {
       const std::uint32_t position = static_cast<std::uint32_t>(k) * quant.stages + stage;
       std::vector<std::uint16_t> halves;

@@ -1,5 +1,6 @@
 #include "convert/pipeline.h"
 
+#include <sys/stat.h>
 #include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -74,6 +75,7 @@ Converted verified_units(const Plan& plan, const fs::path& out, const Journal& j
   }
   tbb::parallel_for(std::size_t{0}, complete.size(), [&](std::size_t i) {
     UnitState& state = found.layers.at(complete[i]);
+    if (cli::interrupted()) fail(ErrorKind::Interrupted, "interrupted while verifying finished layers");
     line.show(-1, [&] { return fmt::format("verifying layer {}", complete[i]); });
     const LayerItem& item = item_of(complete[i]);
     if (state.books && journal.load_books(complete[i], *state.books) &&
@@ -95,12 +97,27 @@ Progress progress_of(const Converted& converted) {
   return done;
 }
 
-void refuse_full_disk(const Options& options, const DiskNeed& need) {
-  const std::uint64_t free = free_space(options.out);
+// Disk that an interrupted run has reserved under partial names, and this one will fill.
+std::uint64_t reserved_bytes(const fs::path& out, const Converted& converted) {
+  std::uint64_t reserved = 0;
+  if (!fs::is_directory(out)) return 0;
+  for (const auto& entry : fs::directory_iterator(out)) {
+    struct stat st {};
+    if (entry.path().extension() == ".partial" && ::stat(entry.path().c_str(), &st) == 0) {
+      reserved += static_cast<std::uint64_t>(st.st_blocks) * 512;
+    }
+  }
+  // The durable part of the trunk is not to be written again; a bank's is small, and counted as if it were.
+  const std::uint64_t durable = converted.trunk.complete ? 0 : converted.trunk.bytes;
+  return reserved - std::min(reserved, durable);
+}
+
+void refuse_full_disk(const Options& options, const DiskNeed& need, std::uint64_t reserved) {
+  const std::uint64_t free = free_space(options.out) + reserved;
   if (need.peak <= free) return;
-  fail(ErrorKind::Machine, "{}: {} bytes must still be written ({}), {} are free ({}): {} short",
-       options.out.string(), need.peak, format_bytes(static_cast<double>(need.peak)), free,
-       format_bytes(static_cast<double>(free)), format_bytes(static_cast<double>(need.peak - free)));
+  const auto size = [](std::uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+  fail(ErrorKind::Machine, "{}: {} must still be written ({} bytes at the peak), {} are free: {} short",
+       options.out.string(), size(need.to_write), need.peak, size(free), size(need.peak - free));
 }
 
 std::uint64_t weights_done(const Plan& plan, const Converted& converted) {
@@ -179,7 +196,7 @@ int run_conversion(const Options& options) {
   const bool same_disk = same_file_system(options.source, options.out);
   report.plan(plan, source, disk_need(plan, source.checkpoint, options, {}, same_disk));
   if (options.dry_run) {
-    refuse_full_disk(options, disk_need(plan, source.checkpoint, options, {}, same_disk));
+    refuse_full_disk(options, disk_need(plan, source.checkpoint, options, {}, same_disk), 0);
     return 0;
   }
 
@@ -189,7 +206,8 @@ int run_conversion(const Options& options) {
   Meter meter(line, plan.trunk_weights + plan.expert_weights);
   arena.execute([&] {
     Converted converted = verified_units(plan, options.out, journal, line);
-    refuse_full_disk(options, disk_need(plan, source.checkpoint, options, progress_of(converted), same_disk));
+    refuse_full_disk(options, disk_need(plan, source.checkpoint, options, progress_of(converted), same_disk),
+                     reserved_bytes(options.out, converted));
     meter.start(weights_done(plan, converted));
     Reclaimer reclaimer(source.checkpoint, plan, options, journal);
 

@@ -21,6 +21,7 @@ struct LayerItem {
   Bank bank;
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape): nlohmann's move constructor is noexcept and asserts
 struct Plan {
   ModelConfig model;
   Json config;  // as the manifest stores it
