@@ -218,7 +218,7 @@ inline void flush(const ByteSums& low, const ByteSums& high, std::size_t lookups
 // blocks that come next: asking for them now hides the jump between blocks, which the hardware prefetcher
 // does not foresee.
 template <int S, int B>
-inline void add_blocks(const std::uint8_t* indices, std::size_t block_bytes, std::size_t ahead,
+inline void add_blocks(const std::uint8_t* indices, std::size_t block_bytes, std::ptrdiff_t ahead,
                        std::size_t count, const Gather& gather, const std::uint8_t* table, float scale,
                        float* sums) {
   ByteSums low[B];
@@ -228,10 +228,7 @@ inline void add_blocks(const std::uint8_t* indices, std::size_t block_bytes, std
     for (int b = 0; b < B; ++b) {
       const std::uint8_t* at = indices + b * block_bytes + p * 64 * S;
       __m512i bytes[S];
-      for (int i = 0; i < S; ++i) {
-        bytes[i] = _mm512_loadu_si512(at + 64 * i);
-        _mm_prefetch(reinterpret_cast<const char*>(at + ahead + 64 * i), _MM_HINT_T0);
-      }
+      for (int i = 0; i < S; ++i) bytes[i] = _mm512_loadu_si512(at + 64 * i);
       for (int s = 0; s < S; ++s) index[b][s] = stage_indices<S>(gather, bytes, s);
     }
     for (int s = 0; s < S; ++s, table += kTableBytes) {
@@ -239,6 +236,8 @@ inline void add_blocks(const std::uint8_t* indices, std::size_t block_bytes, std
       for (int i = 0; i < 8; ++i) t[i] = _mm512_loadu_si512(table + 64 * i);
       for (int b = 0; b < B; ++b) {
         const __m512i i = index[b][s];
+        _mm_prefetch(reinterpret_cast<const char*>(indices + b * block_bytes + p * 64 * S + 64 * s + ahead),
+                     _MM_HINT_T0);
         const __mmask64 upper = _mm512_movepi8_mask(i);
         low[b].add(_mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(t[0], i, t[1]),
                                           _mm512_permutex2var_epi8(t[2], i, t[3])));
@@ -252,7 +251,7 @@ inline void add_blocks(const std::uint8_t* indices, std::size_t block_bytes, std
 
 // Four 6-bit indices in three bytes; a table has 64 entries, one register a plane.
 template <int B>
-inline void add_packed_blocks(const std::uint8_t* indices, std::size_t block_bytes, std::size_t ahead,
+inline void add_packed_blocks(const std::uint8_t* indices, std::size_t block_bytes, std::ptrdiff_t ahead,
                               std::size_t count, const Gather& gather, const std::uint8_t* table, float scale,
                               float* sums) {
   ByteSums low[B];
@@ -288,14 +287,20 @@ inline void add_packed_blocks(const std::uint8_t* indices, std::size_t block_byt
 
 template <typename Four, typename One>
 inline void each_block(const ExpertMatrix& m, std::size_t begin, std::size_t end, std::size_t first,
-                       float* sums, Four four, One one) {
+                       std::size_t count, float* sums, Four four, One one) {
   const std::size_t block_bytes = m.positions * m.position_bytes();
   const std::uint8_t* indices = m.indices + begin * block_bytes + first * m.position_bytes();
+  const auto quad_bytes = static_cast<std::ptrdiff_t>(4 * block_bytes);
+  // After the last four blocks come the next positions of the first ones.
+  const auto quads = static_cast<std::ptrdiff_t>((end - begin) / 4);
+  const std::ptrdiff_t wrap =
+      first + 2 * count <= m.positions
+          ? static_cast<std::ptrdiff_t>(count * m.position_bytes()) - (quads - 1) * quad_bytes
+          : 0;
   std::size_t block = begin;
-  for (; block + 4 <= end; block += 4, indices += 4 * block_bytes, sums += 256)
-    four(indices, block_bytes, block + 8 <= end ? 4 * block_bytes : 0, sums);
-  for (; block < end; ++block, indices += block_bytes, sums += 64)
-    one(indices, block_bytes, std::size_t{0}, sums);
+  for (; block + 4 <= end; block += 4, indices += quad_bytes, sums += 256)
+    four(indices, block_bytes, block + 8 <= end ? quad_bytes : wrap, sums);
+  for (; block < end; ++block, indices += block_bytes, sums += 64) one(indices, block_bytes, 0, sums);
 }
 
 template <int S>
@@ -303,11 +308,11 @@ inline void add_stages(const ExpertMatrix& m, std::size_t begin, std::size_t end
                        std::size_t count, const std::uint8_t* table, float scale, float* sums) {
   const Gather gather = make_gather(S);
   each_block(
-      m, begin, end, first, sums,
-      [&](const std::uint8_t* i, std::size_t bytes, std::size_t ahead, float* out) {
+      m, begin, end, first, count, sums,
+      [&](const std::uint8_t* i, std::size_t bytes, std::ptrdiff_t ahead, float* out) {
         add_blocks<S, 4>(i, bytes, ahead, count, gather, table, scale, out);
       },
-      [&](const std::uint8_t* i, std::size_t bytes, std::size_t ahead, float* out) {
+      [&](const std::uint8_t* i, std::size_t bytes, std::ptrdiff_t ahead, float* out) {
         add_blocks<S, 1>(i, bytes, ahead, count, gather, table, scale, out);
       });
 }
@@ -317,11 +322,11 @@ void add_group(const ExpertMatrix& m, std::size_t begin, std::size_t end, std::s
   if (m.packed) {
     const Gather gather = make_gather(3);
     each_block(
-        m, begin, end, first, sums,
-        [&](const std::uint8_t* i, std::size_t bytes, std::size_t ahead, float* out) {
+        m, begin, end, first, count, sums,
+        [&](const std::uint8_t* i, std::size_t bytes, std::ptrdiff_t ahead, float* out) {
           add_packed_blocks<4>(i, bytes, ahead, count, gather, table, scale, out);
         },
-        [&](const std::uint8_t* i, std::size_t bytes, std::size_t ahead, float* out) {
+        [&](const std::uint8_t* i, std::size_t bytes, std::ptrdiff_t ahead, float* out) {
           add_packed_blocks<1>(i, bytes, ahead, count, gather, table, scale, out);
         });
   } else if (m.stages == 1) {
