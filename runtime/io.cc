@@ -89,6 +89,9 @@ class UringIo final : public RecordIo {
     }
     io_uring_prep_read(sqe, s.request.fd, s.request.buffer + s.done, s.request.bytes - s.done,
                        s.request.offset + s.done);
+    // In the kernel's own threads: pinning a record's pages, and touching them for the first time, takes
+    // longer here than computing an expert, and would otherwise happen in the thread that submits.
+    io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
     io_uring_sqe_set_data64(sqe, slot);
   }
 
