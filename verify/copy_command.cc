@@ -44,7 +44,7 @@ int run(const cli::po::variables_map& vm) {
       fmt::print("{}: {} copied{}, every extent checked there\n", destination,
                  format_bytes(static_cast<double>(r.bytes)), r.reflinked ? " by sharing blocks" : "");
     } else if (!r.problems.empty()) {
-      fmt::print("{}: {} extents are damaged: repair it and run this again to go on\n", source,
+      fmt::print("{}: damaged extents: {}; repair it and run this again to go on\n", source,
                  r.problems.size());
     }
   }

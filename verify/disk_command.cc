@@ -10,6 +10,7 @@
 #include "container/format/manifest.h"
 #include "verify/commands.h"
 #include "verify/disk.h"
+#include "verify/machine.h"
 
 namespace waste::verify {
 
@@ -23,6 +24,7 @@ struct Subject {
   DiskTarget target;
   std::uint64_t bytes_a_token = 0;  // 0 when no model says
   std::string source;
+  std::string file_system;
 };
 
 Subject open_subject(const cli::po::variables_map& vm) {
@@ -39,7 +41,8 @@ Subject open_subject(const cli::po::variables_map& vm) {
     for (const auto& [layer, bank] : m.banks) banks.push_back(directory / bank.file);
     const std::uint64_t token =
         std::uint64_t{m.model.num_experts_per_token} * m.banks.size() * m.layout.record_bytes;
-    return {DiskTarget::of_files(banks, m.layout.record_bytes), token, "the container's expert records"};
+    return {DiskTarget::of_files(banks, m.layout.record_bytes), token, "the container's expert records",
+            file_system_of(directory)};
   }
   const std::uint64_t record = parse_size(vm["record-bytes"].as<std::string>(), "--record-bytes");
   if (record == 0 || record > std::uint64_t{1} << 30) {
@@ -49,11 +52,13 @@ Subject open_subject(const cli::po::variables_map& vm) {
                                   ? parse_size(vm["scratch"].as<std::string>(), "--scratch")
                                   : std::min<std::uint64_t>(4'000'000'000, free_space(directory) / 4);
   return {DiskTarget::scratch(directory, bytes, record), 0,
-          fmt::format("a scratch file of {}", format_bytes(static_cast<double>(bytes)))};
+          fmt::format("a scratch file of {}", format_bytes(static_cast<double>(bytes))),
+          file_system_of(directory)};
 }
 
 std::string label(const Subject& subject) {
   if (subject.target.sparse()) return "the files are mostly holes: these are not the disk's speeds";
+  if (subject.file_system == "tmpfs" || subject.file_system == "ramfs") return "the folder lies in memory";
   if (!subject.target.direct()) return "this file system refuses O_DIRECT: figures may be the page cache's";
   return {};
 }
@@ -78,6 +83,7 @@ Json to_json(const Subject& subject, const DiskBench& bench, const std::vector<D
              const std::string& dir) {
   Json out;
   out["directory"] = dir;
+  out["file_system"] = subject.file_system;
   out["source"] = subject.source;
   out["engine"] = bench.engine();
   out["record_bytes"] = subject.target.record_bytes();

@@ -164,7 +164,7 @@ void print_page(const Page& page) {
       line("model",
            fmt::format("{} ({}): does not fit, its floor is {}", row.name, row.arch, size(row.floor)));
     } else {
-      line("model", fmt::format("{} ({}): fits from {} on; about {:.2f} tokens/s with --memory {} (estimate)",
+      line("model", fmt::format("{} ({}): fits from {} on; about {:.2f} tokens/s with --budget {} (estimate)",
                                 row.name, row.arch, size(row.floor), row.tokens_per_s, size(row.budget)));
     }
   }

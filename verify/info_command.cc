@@ -31,14 +31,16 @@ Sizes sizes_of(const Container& c) {
   return s;
 }
 
-// The encoder's own measurement, where the container carries it.
-Json known_quality(const Container& c) {
+// Mean relative errors against the checkpoint, as the converter measured them; null where the container does
+// not say.
+Json known_errors(const Container& c) {
   const fs::path path = c.directory() / kQualityFile;
   if (!fs::exists(path)) return nullptr;
-  return parse_json(read_text_file(path, kMaxQualityBytes), path.string());
+  const Json quality = parse_json(read_text_file(path, kMaxQualityBytes), path.string());
+  return json_object(quality, "summary", path.string());
 }
 
-Json to_json(const Container& c, const ModelFacts& f, const Sizes& sizes, const Json& quality) {
+Json to_json(const Container& c, const ModelFacts& f, const Sizes& sizes, const Json& errors) {
   const Manifest& m = c.manifest();
   Json out;
   out["container"] = c.directory().string();
@@ -61,11 +63,11 @@ Json to_json(const Container& c, const ModelFacts& f, const Sizes& sizes, const 
                   {"experts_a_token", f.pick_bytes}};
   out["sealed"] = c.seal().has_value();
   out["weights_fingerprint"] = c.seal() ? Json(c.seal()->weights_fingerprint().hex()) : Json(nullptr);
-  out["quality"] = quality;
+  out["relative_errors"] = errors;
   return out;
 }
 
-void print_facts(const Container& c, const ModelFacts& f, const Sizes& sizes) {
+void print_facts(const Container& c, const ModelFacts& f, const Sizes& sizes, const Json& errors) {
   const Manifest& m = c.manifest();
   const auto line = [](std::string_view name, const std::string& value) {
     fmt::print("{:<12} {}\n", name, value);
@@ -84,6 +86,12 @@ void print_facts(const Container& c, const ModelFacts& f, const Sizes& sizes) {
   line("sizes", fmt::format("{} on disk: experts {}, trunk {}, codebooks {}", size(sizes.disk),
                             size(f.expert_bytes), size(sizes.trunk), size(sizes.codebooks)));
   line("a token", fmt::format("reads {} of experts when none is in memory", size(f.pick_bytes)));
+  std::string known;
+  for (const auto& [kind, error] : errors.items()) {
+    if (error.is_number())
+      known += fmt::format("{}{} {:.4f}", known.empty() ? "" : ", ", printable(kind), error.get<double>());
+  }
+  if (!known.empty()) line("error", known + " (relative, means, as the converter measured them)");
   line("seal", c.seal() ? "weights " + c.seal()->weights_fingerprint().hex()
                         : std::string("none: only expert records can be checked; see waste-verify seal"));
 }
@@ -92,11 +100,11 @@ int run(const cli::po::variables_map& vm) {
   const Container container = Container::open(vm["DIR"].as<std::string>());
   const ModelFacts facts = model_facts(container.manifest());
   const Sizes sizes = sizes_of(container);
-  const Json quality = known_quality(container);
+  const Json errors = known_errors(container);
   if (vm.count("json") != 0) {
-    fmt::print("{}", dump_json(to_json(container, facts, sizes, quality)));
+    fmt::print("{}", dump_json(to_json(container, facts, sizes, errors)));
   } else {
-    print_facts(container, facts, sizes);
+    print_facts(container, facts, sizes, errors);
   }
   return 0;
 }

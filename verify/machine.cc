@@ -101,6 +101,10 @@ MachineFacts machine_facts() {
   return f;
 }
 
+std::string file_system_of(const fs::path& directory) {
+  return mount_of(fs::canonical(directory)).second;
+}
+
 DiskFacts disk_facts(const fs::path& directory) {
   DiskFacts f;
   const fs::path path = fs::canonical(directory);

@@ -32,6 +32,9 @@ struct DiskFacts {
   bool rotational = false;  // a spinning disk, as far as the kernel knows
 };
 
+/// The type of the file system that holds `directory`, as /proc/self/mounts names it.
+std::string file_system_of(const fs::path& directory);
+
 /// About the file system that holds `directory`, where a small file is written and removed to prove O_DIRECT.
 /// A folder that cannot be written to is Error(Machine).
 DiskFacts disk_facts(const fs::path& directory);

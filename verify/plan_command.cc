@@ -214,9 +214,9 @@ std::string advice(const Report& r) {
     return fmt::format("does not fit: the floor is {}, but only {} can be used", size(f.floor()), line);
   }
   if (r.machine.budget >= f.everything()) {
-    return fmt::format("--memory {}: everything stays in memory, within {}", size(f.everything()), line);
+    return fmt::format("--budget {}: everything stays in memory, within {}", size(f.everything()), line);
   }
-  return fmt::format("--memory {}: {}", size(r.machine.budget), line);
+  return fmt::format("--budget {}: {}", size(r.machine.budget), line);
 }
 
 void print_floor(const std::vector<FloorLine>& lines) {

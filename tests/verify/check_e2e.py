@@ -81,6 +81,14 @@ class Check(Case):
         self.assertEqual(report["unsealed_files"], ["notes.txt"])
         self.assertEqual(report["uncovered_bytes"], 4)
 
+    def test_info_tells_the_known_error(self):
+        folder = self.copy("tiny-linear.waste", "x.waste")
+        self.assertIsNone(self.json(0, "info", folder)["relative_errors"])
+        with open(os.path.join(folder, "quality.json"), "w") as f:
+            json.dump({"summary": {"w1": 0.125}}, f)
+        self.assertEqual(self.json(0, "info", folder)["relative_errors"], {"w1": 0.125})
+        self.assertIn("w1 0.1250", self.ok("info", folder))
+
     def test_refusals(self):
         self.refused(2, "check")
         self.refused(2, "check", self.dir, "--what")
