@@ -94,7 +94,8 @@ void FileFetch::on_bad_block(std::uint32_t index) {
                        fmt::format("block {} is not on the disk as it was written", index));
   partial_.discard(index);
   hash_.go_on_from(index);
-  if (sequential_) connections_.front()->assign({0, entry_.size});
+  // A sequential reader that is still at work comes back for the block by itself.
+  if (sequential_ && !connections_.front()->has_run()) connections_.front()->assign({0, entry_.size});
 }
 
 void FileFetch::on_digest(const ContentId& found) {
