@@ -7,7 +7,7 @@
 namespace waste {
 
 CachePolicy::CachePolicy(std::uint32_t items, std::uint32_t slots)
-    : half_life_(4.0 * std::max(slots, 1u)), items_(items) {
+    : half_life_(4.0 * std::max(slots, 1u)), items_(items), spared_(slots / 10) {
   const std::uint32_t count = std::min(std::max(slots, 1u), std::max(items, 1u));
   free_.reserve(count);
   for (std::uint32_t i = count; i-- > 0;) free_.push_back(i);
@@ -32,15 +32,15 @@ CachePolicy::Access CachePolicy::acquire(std::uint32_t item, std::uint32_t uses)
   Access access;
   if (it.slot != kNone) {
     access.hit = true;
-    if (it.pins == 0) heap_remove(item);
+    if (it.pins == 0) detach(item);
   } else if (!free_.empty()) {
     it.slot = free_.back();
     free_.pop_back();
     ++used_;
   } else {
-    if (heap_.empty()) return access;
-    access.evicted = heap_.front();
-    heap_remove(access.evicted);
+    access.evicted = heap_.empty() ? oldest_ : heap_.front();
+    if (access.evicted == kNone) return access;
+    detach(access.evicted);
     it.slot = std::exchange(items_[access.evicted].slot, kNone);
   }
   ++it.pins;
@@ -49,13 +49,18 @@ CachePolicy::Access CachePolicy::acquire(std::uint32_t item, std::uint32_t uses)
 }
 
 void CachePolicy::release(std::uint32_t item) {
-  if (--items_[item].pins == 0) heap_insert(item);
+  if (--items_[item].pins != 0) return;
+  recent_push(item);
+  if (recent_ <= spared_) return;
+  const std::uint32_t oldest = oldest_;
+  recent_remove(oldest);
+  heap_insert(oldest);
 }
 
 void CachePolicy::forget(std::uint32_t item) {
   Item& it = items_[item];
   if (it.slot == kNone) return;
-  if (it.pins == 0) heap_remove(item);
+  if (it.pins == 0) detach(item);
   it.pins = 0;
   free_.push_back(std::exchange(it.slot, kNone));
   --used_;
@@ -63,6 +68,7 @@ void CachePolicy::forget(std::uint32_t item) {
 
 void CachePolicy::clear() {
   while (!heap_.empty()) forget(heap_.front());
+  while (oldest_ != kNone) forget(oldest_);
 }
 
 void CachePolicy::seed(std::uint32_t item, std::uint64_t uses) {
@@ -118,6 +124,28 @@ void CachePolicy::heap_remove(std::uint32_t item) {
   place(position, last);
   sift_up(position);
   sift_down(items_[last].heap);
+}
+
+void CachePolicy::recent_push(std::uint32_t item) {
+  Item& it = items_[item];
+  it.recent = true;
+  it.newer = kNone;
+  it.older = newest_;
+  (newest_ == kNone ? oldest_ : items_[newest_].newer) = item;
+  newest_ = item;
+  ++recent_;
+}
+
+void CachePolicy::recent_remove(std::uint32_t item) {
+  Item& it = items_[item];
+  (it.newer == kNone ? newest_ : items_[it.newer].older) = it.older;
+  (it.older == kNone ? oldest_ : items_[it.older].newer) = it.newer;
+  it.recent = false;
+  --recent_;
+}
+
+void CachePolicy::detach(std::uint32_t item) {
+  items_[item].recent ? recent_remove(item) : heap_remove(item);
 }
 
 }  // namespace waste

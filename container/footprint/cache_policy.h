@@ -50,8 +50,11 @@ class CachePolicy {
   struct Item {
     double score = -1e300;
     std::uint32_t slot = kNone;
-    std::uint32_t heap = kNone;  // position in heap_; kNone while pinned or absent
+    std::uint32_t heap = kNone;  // position in heap_; kNone while pinned, recent or absent
     std::uint32_t pins = 0;
+    std::uint32_t newer = kNone;  // neighbours in the list of recent items
+    std::uint32_t older = kNone;
+    bool recent = false;
   };
 
   void add_uses(Item& item, double uses);
@@ -61,6 +64,10 @@ class CachePolicy {
   void heap_insert(std::uint32_t item);
   void heap_remove(std::uint32_t item);
   bool before(std::uint32_t a, std::uint32_t b) const;
+  void recent_push(std::uint32_t item);
+  void recent_remove(std::uint32_t item);
+  /// Takes an unpinned resident out of the heap or the list of recent items.
+  void detach(std::uint32_t item);
 
   double half_life_;
   double time_ = 0;
@@ -68,6 +75,10 @@ class CachePolicy {
   std::vector<std::uint32_t> free_;  // empty slots, lowest last
   std::uint32_t used_ = 0;
   std::vector<std::uint32_t> heap_;  // unpinned residents, lowest score first
+  std::uint32_t spared_;             // how many of the unpinned residents stay out of the heap
+  std::uint32_t recent_ = 0;         // how many do now
+  std::uint32_t newest_ = kNone;
+  std::uint32_t oldest_ = kNone;
 };
 
 }  // namespace waste

@@ -97,3 +97,21 @@ TEST_CASE("a seeded score decides the first evictions") {
   policy.release(6);
   CHECK(policy.acquire(7).evicted == 6);
 }
+
+TEST_CASE("a newcomer survives until its next use although its score is the lowest") {
+  CachePolicy policy(1000, 40);
+  auto use = [&](std::uint32_t item) {
+    const auto access = policy.acquire(item);
+    policy.release(item);
+    return access.hit;
+  };
+  for (int round = 0; round < 50; ++round)
+    for (std::uint32_t item = 0; item < 40; ++item) use(item);  // full of favourites
+  for (std::uint32_t fresh = 100; fresh < 160; fresh += 4) {
+    for (std::uint32_t i = 0; i < 4; ++i) CHECK_FALSE(use(fresh + i));
+    for (std::uint32_t i = 0; i < 4; ++i) CHECK(use(fresh + i));
+  }
+  std::uint32_t kept = 0;
+  for (std::uint32_t item = 0; item < 40; ++item) kept += policy.resident(item);
+  CHECK(kept >= 34);
+}
