@@ -28,16 +28,17 @@ std::uint64_t small_files_bytes(const Plan& plan) {
          512 * plan.trunk.size();
 }
 
-// Whole-program weights a second and core.
+// Whole-program weights a second and core: nine tenths of what `waste-convert bench` measures on one Zen 5
+// core; NEON is a guess.
 struct Speed {
   SimdLevel level;
   double fast, normal, best;
 };
 constexpr Speed kSpeeds[] = {
-    {SimdLevel::Avx512, 60e6, 12e6, 4e6},
-    {SimdLevel::Avx2, 30e6, 5e6, 1.5e6},
-    {SimdLevel::Neon, 15e6, 2.5e6, 0.8e6},
-    {SimdLevel::Scalar, 4e6, 0.8e6, 0.25e6},
+    {SimdLevel::Avx512, 108e6, 13.8e6, 2.5e6},
+    {SimdLevel::Avx2, 49e6, 10.8e6, 2e6},
+    {SimdLevel::Neon, 15e6, 3e6, 0.6e6},
+    {SimdLevel::Scalar, 0.5e6, 0.18e6, 0.05e6},
 };
 
 std::vector<std::uint64_t> stored_shape(const Shape& shape, TensorFormat format) {

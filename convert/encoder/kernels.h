@@ -16,7 +16,7 @@
 namespace waste::convert {
 
 // The beam scores most vectors in integers of 1/2048 with saturating sums, twice as many a register and a
-// table half as large (it then fits the second-level cache: 1.6 times the speed, 0.01 points of error). What
+// table half as large (it then fits the second-level cache: 1.4 times the speed, 0.01 points of error). What
 // they cannot hold goes another way: vectors longer than kIntegerReach are scored in floats, and entries too
 // long for any other vector are kept out of the integer tables.
 inline constexpr float kIntegerScale = 2048;

@@ -31,6 +31,9 @@ class MatrixEncoder {
   /// `indices` is [rows][cols / 8][stages], `scales` one half a row: decoded weight i of vector v of row r is
   /// half(scales[r]) * sum over s of book(s)[indices[r][v][s]][i], in float32 and stage order. A row that no
   /// half can scale (all zero, or below 2^-25) gets scale 0. Adds the unweighted errors to `sums`.
+  ///
+  /// With importance every call builds tables for every eight columns, which takes as long as encoding about
+  /// 2,000 rows: hand over whole matrices then. Without, any number of rows is as good.
   void encode(std::span<const float> w, std::size_t rows, std::size_t cols, std::span<std::uint8_t> indices,
               std::span<std::uint16_t> scales, ErrorSums& sums, EncodeScratch& scratch) const;
 

@@ -11,7 +11,15 @@ namespace waste::convert {
 inline constexpr int kVectorDim = 8;
 inline constexpr int kMaxStages = 4;
 
-/// The same bytes at rising cost: fast encodes greedily, normal with a beam, best with a wider beam twice.
+/// The same bytes at rising cost. All start from k-means and end with a least-squares scale a row; the
+/// figures are 3 x 256 on MXFP4'd Gaussian weights (20.1% with the recipe in use elsewhere) and one Zen 5
+/// core with AVX-512.
+///
+///          refit rounds   search                          error    weights/s
+///  Fast         10        greedy                          18.7%      121 M
+///  Normal       20        beam of about 8                 16.1%       15 M
+///  Best         30        beam of about 32, then again    15.7%      2.8 M
+///                         at the refitted scale
 enum class Quality { Fast, Normal, Best };
 
 std::string_view quality_name(Quality quality);
