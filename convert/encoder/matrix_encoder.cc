@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "container/core/half.h"
 #include "convert/encoder/vector_encoder.h"
@@ -32,6 +33,8 @@ std::uint16_t scale_to_half(double scale) {
 struct MatrixEncoder::Impl {
   VectorEncoder encoder;
   ExpertRecipe recipe;
+
+  Impl(VectorEncoder e, const ExpertRecipe& r) : encoder(std::move(e)), recipe(r) {}
 
   struct Block {
     std::span<const float> w;
