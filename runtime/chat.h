@@ -23,7 +23,6 @@ namespace waste::runtime {
 struct Fragment {
   bool markup = false;
   std::string text;
-  bool operator==(const Fragment&) const = default;
 };
 using Fragments = std::vector<Fragment>;
 

@@ -17,12 +17,14 @@ namespace {
 constexpr std::uint64_t kMaxFileBytes = 64 << 20;  // Kimi K3's is 2.8 MB
 constexpr std::uint32_t kMaxRank = 1 << 22;        // bounds what one hostile line can make us allocate
 
-constexpr std::array<std::int8_t, 256> base64_values() {
-  std::array<std::int8_t, 256> values{};
-  values.fill(-1);
+constexpr std::uint8_t kNoDigit = 0xFF;
+
+constexpr std::array<std::uint8_t, 256> base64_values() {
+  std::array<std::uint8_t, 256> values{};
+  values.fill(kNoDigit);
   constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (std::size_t i = 0; i < kAlphabet.size(); ++i) {
-    values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<std::int8_t>(i);
+    values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<std::uint8_t>(i);
   }
   return values;
 }
@@ -36,9 +38,9 @@ bool decode_base64(std::string_view text, std::vector<char>& out) {
   std::uint32_t bits = 0;
   int held = 0;
   for (const char c : text.substr(0, text.size() - padding)) {
-    const int value = kValues[static_cast<unsigned char>(c)];
-    if (value < 0) return false;
-    bits = bits << 6 | static_cast<std::uint32_t>(value);
+    const std::uint32_t value = kValues[static_cast<unsigned char>(c)];
+    if (value == kNoDigit) return false;
+    bits = bits << 6 | value;
     held += 6;
     if (held >= 8) {
       held -= 8;
