@@ -117,7 +117,11 @@ class Ghost(Case):
     def interrupt(self, *args):
         process = subprocess.Popen([VERIFY, "check", self.folder, "--json", *args], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL)
-        time.sleep(1)
+        read, deadline = 0, time.monotonic() + 60
+        while read < 500e6 and time.monotonic() < deadline:  # it is at work, and catches the signal
+            time.sleep(0.05)
+            with open(f"/proc/{process.pid}/io") as f:
+                read = int(f.readline().split()[1])
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate()
         self.assertEqual(process.returncode, 5)
