@@ -3,6 +3,7 @@
 #include <simdjson.h>
 #include <tbb/parallel_for.h>
 
+#include <array>
 #include <bit>
 #include <functional>
 #include <optional>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kLoneName = "model.safetensors";
+constexpr std::size_t kSavedPrefix = 24;  // of a reclaimed shard's header: its size, its sample's digest
 constexpr std::uint64_t kMaxIndex = std::uint64_t{1} << 30;
 
 // The weight map of an index. It is 57 MB for Kimi K3, so it stays in simdjson's own form.
@@ -80,6 +82,22 @@ std::string read_text(const File& file, std::uint64_t offset, std::uint64_t size
   return text;
 }
 
+// Two models of one shape have the same headers; reading all of their data to tell them apart would take
+// hours.
+Digest128 sample(const File& file, std::uint64_t data, std::uint64_t size) {
+  constexpr std::uint64_t kPages = 4;
+  constexpr std::uint64_t kPageBytes = 4096;
+  Xxh3Stream stream;
+  std::array<std::uint8_t, kPageBytes> page{};
+  for (std::uint64_t i = 0; i < kPages; ++i) {
+    const std::uint64_t at = data + (size - data) / kPages * i;
+    const std::uint64_t n = std::min(kPageBytes, size - at);
+    file.read_exact(at, std::span(page).first(n));
+    stream.update(std::span(page).first(n));
+  }
+  return stream.digest();
+}
+
 Header load_shard(const fs::path& directory, const Reclaimed& reclaimed, Shard& shard) {
   std::string text;
   // A shard that was recorded but not yet deleted when the run before this one died is still of use.
@@ -87,11 +105,12 @@ Header load_shard(const fs::path& directory, const Reclaimed& reclaimed, Shard& 
     shard.reclaimed = true;
     const fs::path path = reclaimed.headers / (shard.name + ".header");
     const File saved = File::open_read(path);
-    if (saved.size() < 8) fail_data("{}: {} bytes, too short", path.string(), saved.size());
-    std::uint8_t size[8];
-    saved.read_exact(0, size);
-    shard.size = load_u64(size);
-    text = read_text(saved, 8, saved.size() - 8);
+    if (saved.size() < kSavedPrefix) fail_data("{}: {} bytes, too short", path.string(), saved.size());
+    std::uint8_t prefix[kSavedPrefix];
+    saved.read_exact(0, prefix);
+    shard.size = load_u64(prefix);
+    std::copy(prefix + 8, prefix + kSavedPrefix, shard.sample_digest.bytes.begin());
+    text = read_text(saved, kSavedPrefix, saved.size() - kSavedPrefix);
   } else {
     shard.file = File::open_read(directory / shard.name);
     shard.size = shard.file.size();
@@ -100,7 +119,9 @@ Header load_shard(const fs::path& directory, const Reclaimed& reclaimed, Shard& 
     text = read_text(shard.file, 8, header_length({prefix, got}, shard.size, shard.name));
   }
   shard.header_digest = xxh3_128({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
-  return parse_header(text, shard.size, shard.name);
+  Header header = parse_header(text, shard.size, shard.name);
+  if (!shard.reclaimed) shard.sample_digest = sample(shard.file, 8 + text.size(), shard.size);
+  return header;
 }
 
 std::size_t hash(std::string_view name) {
@@ -166,6 +187,7 @@ Checkpoint Checkpoint::open(const fs::path& directory, const Reclaimed& reclaime
     stream.update(sizes);
     stream.update({reinterpret_cast<const std::uint8_t*>(shard.name.data()), shard.name.size()});
     stream.update(shard.header_digest.bytes);
+    stream.update(shard.sample_digest.bytes);
   }
   checkpoint.identity_ = stream.digest();
   return checkpoint;
@@ -223,9 +245,10 @@ std::vector<std::uint8_t> Checkpoint::saved_header(std::uint32_t index) const {
   std::uint8_t prefix[8];
   shard.file.read_exact(0, prefix);
   const std::uint64_t length = header_length(prefix, shard.size, shard.name);
-  std::vector<std::uint8_t> out(8 + length);
+  std::vector<std::uint8_t> out(kSavedPrefix + length);
   store_u64(out.data(), shard.size);
-  shard.file.read_exact(8, std::span(out).subspan(8));
+  std::copy(shard.sample_digest.bytes.begin(), shard.sample_digest.bytes.end(), out.begin() + 8);
+  shard.file.read_exact(8, std::span(out).subspan(kSavedPrefix));
   return out;
 }
 

@@ -18,6 +18,7 @@ struct Shard {
   std::string name;
   std::uint64_t size = 0;
   Digest128 header_digest;  // of the header text
+  Digest128 sample_digest;  // of a few pages of its data
   bool reclaimed = false;   // its bytes are gone; its header was kept
   File file;                // closed when reclaimed
 };
@@ -44,14 +45,14 @@ class Checkpoint {
   const Tensor* find(std::string_view name) const;
   /// Sum of the shards' sizes.
   std::uint64_t bytes() const;
-  /// Names, sizes and headers of all shards: another checkpoint, or another revision of its layout, differs.
+  /// Of names, sizes, headers and a few pages of every shard: another model of the same shape differs, too.
   Digest128 identity() const { return identity_; }
 
   /// Reads out.size() bytes from `begin` (counted from the tensor's first byte) and lets the kernel drop them
   /// from the page cache: a checkpoint is read once and is larger than memory.
   void read(const Tensor& tensor, std::uint64_t begin, std::span<std::uint8_t> out) const;
 
-  /// The header of a shard as `Reclaimed` wants it back: u64 file size, then the header text.
+  /// The header of a shard as `Reclaimed` wants it back: u64 file size, the sample's digest, the header text.
   std::vector<std::uint8_t> saved_header(std::uint32_t shard) const;
 
  private:

@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from support import CHEAP, CONVERT, DATA, Case, digests, run
+from support import CHEAP, CONVERT, DATA, Case, Shard, digests, run
 
 SOURCE = DATA / "tiny-linear"
 KILLS = 30
@@ -117,6 +117,12 @@ class Resume(Case):
         self.expect(2, SOURCE, self.plain, *CHEAP, "--trunk-bits", "8", says="trunk was Q4G, now Q8G")
         result = self.expect(0, SOURCE, self.plain, *CHEAP)
         self.assertIn("already converted", result.stdout)
+        twin = self.source()  # other weights behind the same headers
+        for path in twin.glob("*.safetensors"):
+            shard = Shard(path)
+            shard.data = bytearray(b ^ 1 for b in shard.data)
+            path.write_bytes(path.read_bytes()[:-len(shard.data)] + shard.data)
+        self.expect(2, twin, out, *CHEAP, says="source was")
         self.expect(2, SOURCE, DATA / "golden" / "tiny-linear.waste", *CHEAP, says="written by another tool")
 
     def test_second_process_is_refused_by_the_name_of_the_first(self):
