@@ -1,6 +1,7 @@
 #include "runtime/engine.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "container/core/error.h"
 #include "container/core/text.h"
@@ -191,6 +192,11 @@ std::span<const float> Session::prefill(std::span<const std::int32_t> ids, const
     s.engine.forward.run(s.state, ids.subspan(at, std::min(chunk, ids.size() - at)), sink, s.routes);
     const auto last = s.engine.forward.last_logits();
     std::copy(last.begin(), last.end(), s.logits.begin());
+    // An infinite scale in the trunk, which nothing else checks, would otherwise choose tokens at random.
+    if (!std::all_of(last.begin(), last.end(), [](float f) { return std::isfinite(f); })) {
+      fail_data("{}: the logits at position {} are not finite: the weights are damaged",
+                s.engine.container.directory().string(), position() - 1);
+    }
   }
   return logits();
 }

@@ -23,6 +23,11 @@ class StageTimer {
   double begin_;
 };
 
+// The planner's constants are the kernels'.
+static_assert(kQuantGroup == kGroup && kActivationGroupBytes == sizeof(ActivationGroup));
+static_assert(kTableGroup == kTablePositions && kTableEntryBytes == kTableBytes &&
+              kLatentRows == kLatentBlock);
+
 // Weight bytes that one task of a product streams: small enough to share work out evenly, large enough that
 // taking a task costs nothing beside it.
 constexpr std::size_t kTaskBytes = 128 << 10;

@@ -16,7 +16,7 @@ SessionState::SessionState(const ModelConfig& m, std::uint32_t context, KvType k
   for (std::uint32_t i = 0; i < m.num_layers; ++i) {
     layers_.push_back({m.kda_layer[i], total});
     total += m.kda_layer[i] ? (recurrent_floats_ + tail_floats_) * sizeof(float)
-                            : round_up(context, kTableGroup) * latent_width_ * latent_bytes();
+                            : round_up(context, kLatentRows) * latent_width_ * latent_bytes();
   }
   memory_ = AlignedBuffer(total);
 }

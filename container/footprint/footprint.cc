@@ -15,7 +15,6 @@ namespace waste {
 namespace {
 
 constexpr std::uint64_t kAlign = 64;
-constexpr std::uint64_t kActivationGroupBytes = 320;
 // Measured: 12 MB resident with the libraries mapped, 6 MB of heap for a manifest of K3's size, stacks.
 constexpr std::uint64_t kProcessBytes = std::uint64_t{24} << 20;
 
@@ -129,7 +128,7 @@ ScratchLayout scratch_layout(const Manifest& manifest, const FootprintOptions& o
   const std::uint64_t latent = std::uint64_t{m.kv_lora_rank} + m.qk_rope_head_dim;
   const std::uint64_t head_tokens = kAttentionHeads * chunk;
   // queries [latent], sums [kv_lora_rank], maximum, total; one block of the cache
-  heads.floats(1, head_tokens * (latent + m.kv_lora_rank + 2) + kTableGroup * latent);
+  heads.floats(1, head_tokens * (latent + m.kv_lora_rank + 2) + kLatentRows * latent);
   s.thread_latent_groups = heads.bytes(chunk * ceil_div(m.kv_lora_rank, kQuantGroup) * kActivationGroupBytes);
   s.thread_latent_scales = heads.floats(chunk, ceil_div(m.kv_lora_rank, kQuantGroup));
   Carver expert;
@@ -157,7 +156,7 @@ Footprint footprint(const Manifest& manifest, const FootprintOptions& options) {
   f.recurrent = checked_mul(
       m.kda_layers(),
       checked_mul(checked_mul(channels, m.kda_head_dim, "state") + 3 * tail * channels, 4, "state"), "state");
-  const std::uint64_t positions = round_up(options.context, kTableGroup);
+  const std::uint64_t positions = round_up(options.context, kLatentRows);
   f.latents = checked_mul(
       checked_mul(positions, (std::uint64_t{m.kv_lora_rank} + m.qk_rope_head_dim) * options.latent_bytes,
                   "latents"),

@@ -83,6 +83,8 @@ inline constexpr std::uint32_t kHeadTokens = 4;      // positions whose logits a
 inline constexpr std::uint32_t kAttentionHeads = 4;  // MLA heads that one task works on
 inline constexpr std::uint32_t kTableGroup = 16;     // 8-vectors that share one table scale
 inline constexpr std::uint32_t kTableEntryBytes = 512;
+inline constexpr std::uint32_t kLatentRows = 16;             // cached positions that attention takes together
+inline constexpr std::uint32_t kActivationGroupBytes = 320;  // 128 activations as integers
 
 ScratchLayout scratch_layout(const Manifest& manifest, const FootprintOptions& options);
 

@@ -56,7 +56,9 @@ struct WeightMatrix {
   WeightMatrix slice(std::size_t first, std::size_t count) const {
     WeightMatrix m = *this;
     m.rows = count;
-    m.data += first * (kind == WeightKind::Q4G ? groups * 64 : kind == WeightKind::Q8G ? groups * 128 : cols * 4);
+    m.data += first * (kind == WeightKind::Q4G   ? groups * 64
+                       : kind == WeightKind::Q8G ? groups * 128
+                                                 : cols * 4);
     if (scales != nullptr) m.scales += first * groups;
     return m;
   }
@@ -122,7 +124,6 @@ struct Kernels {
   float (*dot)(const float* x, const float* y, std::size_t n);
   void (*add)(float* y, const float* x, std::size_t n);                  // y += x
   void (*add_scaled)(float* y, float a, const float* x, std::size_t n);  // y = fma(a, x, y)
-  void (*multiply)(float* y, const float* x, std::size_t n);             // y *= x
   void (*exp)(float* x, std::size_t n);
   void (*sigmoid)(float* x, std::size_t n);
   void (*silu)(float* x, std::size_t n);

@@ -60,13 +60,13 @@ void product(const WeightMatrix& w, std::size_t begin, std::size_t end, const Ac
 }  // namespace
 
 const Kernels& baseline_kernels() {
-  static constexpr Kernels kTable = {"scalar",    quantize,    product<true>, product<false>,
-                                     product_f32, transposed,  build_table,   add_group,
-                                     finish_rows, rms_norm,    l2_norm,       mean_square,
-                                     dot,         add,         add_scaled,    multiply,
-                                     exp_all,     sigmoid_all, silu_all,      multiply_sigmoid,
-                                     silu_up,     situ_up,     kda_decay,     convolve,
-                                     kda_step,    attend,      widen};
+  static constexpr Kernels kTable = {"scalar",    quantize,   product<true>,    product<false>,
+                                     product_f32, transposed, build_table,      add_group,
+                                     finish_rows, rms_norm,   l2_norm,          mean_square,
+                                     dot,         add,        add_scaled,       exp_all,
+                                     sigmoid_all, silu_all,   multiply_sigmoid, silu_up,
+                                     situ_up,     kda_decay,  convolve,         kda_step,
+                                     attend,      widen};
   return kTable;
 }
 

@@ -178,6 +178,23 @@ TEST_CASE("a trunk tensor that is missing or misshapen is named") {
   CHECK(contains(swapped.second, "gate_proj"));
 }
 
+TEST_CASE("an infinite scale in the trunk is an error, not a random token") {
+  const TempDir dir;
+  const fs::path copy = copy_of("tiny-linear", dir);
+  const Container container = Container::open(copy);
+  const TrunkTensor& head = container.manifest().tensor("lm_head.weight");
+  REQUIRE(head.quantised());
+  const std::uint8_t infinity[2] = {0x00, 0x7C};
+  File::open_write(copy / kTrunkFile).write_exact(head.scale_offset + 2 * 700, infinity);
+  EngineOptions options = options_for("tiny-linear");
+  options.container = copy;
+  Engine engine(options);
+  Session session(engine);
+  const auto [kind, what] = error_of([&] { session.prefill(kIds); });
+  CHECK(kind == ErrorKind::Data);
+  CHECK(contains(what, "not finite"));
+}
+
 TEST_CASE("counters add up") {
   EngineOptions options = options_for("tiny-linear");
   Engine engine(options);
