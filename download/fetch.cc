@@ -50,6 +50,11 @@ class Fetch {
           fail(ErrorKind::Interrupted, "interrupted; what has arrived is saved, run again to continue");
         }
       }
+    } catch (const Error& e) {
+      stop();
+      if (e.kind() != ErrorKind::Machine) throw;
+      fail(ErrorKind::Machine, "{}; what has arrived is kept, run again when the disk can take the rest",
+           e.what());
     } catch (...) {
       stop();
       throw;

@@ -36,7 +36,7 @@ fs::path record_path(const fs::path& root) {
 void create_folders(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) fail_errno(error.value(), path.string() + ": creating the folder");
+  if (error) fail_errno(error.value(), path.string() + ": creating the folder (choose another with --to)");
 }
 
 double modification_time(const struct stat& st) {

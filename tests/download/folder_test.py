@@ -84,7 +84,7 @@ class Integrity(Case):
 class Disk(Case):
     def test_full_in_the_middle(self):
         result = self.download(env={"LD_PRELOAD": SHIM, "WASTE_SHIM_DISK_BYTES": "3000000"})
-        self.assert_fails(result, MACHINE, "No space left")
+        self.assert_fails(result, MACHINE, "No space left", "run again")
         self.assert_absent()
         self.hub.clear_log()
         self.assert_ok(self.download())
@@ -99,7 +99,7 @@ class Disk(Case):
 
     def test_read_only_folder(self):
         result = self.download(env={"LD_PRELOAD": SHIM, "WASTE_SHIM_READ_ONLY": str(self.to)})
-        self.assert_fails(result, MACHINE, str(self.to), "Read-only")
+        self.assert_fails(result, MACHINE, str(self.to), "Read-only", "--to")
         self.assertEqual(self.hub.requests(), [])
 
     def test_not_a_folder(self):
