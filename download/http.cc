@@ -361,11 +361,11 @@ void Http::poll(double timeout, int fd) {
     if (t->paused_since >= 0) timeout = std::min(timeout, kRateTick);
     if (t->easy == nullptr) timeout = std::min(timeout, std::max(0.0, gates_[t->url.origin] - now));
   }
-  int running = 0;
-  curl_multi_perform(multi_->handle, &running);
   curl_waitfd extra{fd, CURL_WAIT_POLLIN, 0};
   const int milliseconds = static_cast<int>(std::max(0.0, timeout) * 1000 + 0.999);
   if (!exception_) curl_multi_poll(multi_->handle, &extra, fd >= 0 ? 1 : 0, milliseconds, nullptr);
+  // Once, and after the wait: a transfer that ended in a round before it would not end the wait.
+  int running = 0;
   curl_multi_perform(multi_->handle, &running);
   if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
   int left = 0;
