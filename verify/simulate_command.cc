@@ -141,8 +141,8 @@ cli::Command simulate_command() {
       .summary = "replay a routing trace through cache policies",
       .help = R"(TRACE is little-endian int32 (layer, expert) pairs, or one JSON object a token,
 {"tok": n, "layers": [[expert, ...], ...]}. Every cache starts empty and holds whole records.
-LFRU is the policy of waste-run's cache. Belady is the optimum, which knows the future; pinned+LRU keeps half the cache for the experts that this very
-trace uses most: both bound what a real policy can reach.
+LFRU is the policy of waste-run's cache. Belady is the optimum, which knows the future; pinned+LRU keeps half
+the cache for the experts that this very trace uses most: both bound what a real policy can reach.
 
   waste-verify simulate routing.bin --capacity 8G,16G,32G,64G
   waste-verify simulate routing.jsonl --record-bytes 2658304 --capacity 4G,8G --plot hits.svg

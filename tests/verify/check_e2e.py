@@ -4,7 +4,6 @@ import concurrent.futures
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
