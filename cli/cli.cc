@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -30,8 +31,10 @@ void print_program_help(const Program& program) {
 
 void print_command_help(const Program& program, const Command& command,
                         const po::options_description& options) {
+  std::string summary = command.summary;
+  summary[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(summary[0])));
   fmt::print("usage: {}{}{} {}\n\n{}.\n\n", program.name, command.name.empty() ? "" : " ", command.name,
-             command.usage, command.summary);
+             command.usage, summary);
   std::ostringstream text;
   text << options;
   fmt::print("{}", text.str());
@@ -103,7 +106,9 @@ int run_command(const Program& program, const Command& command, const std::vecto
 
 int dispatch(const Program& program, std::vector<std::string> arguments) {
   if (const char* simd = std::getenv("WASTE_SIMD"); simd != nullptr && *simd != '\0') force_simd(simd);
-  if (std::find(arguments.begin(), arguments.end(), "--version") != arguments.end()) {
+  // Everything behind "--" is the user's text, whatever it looks like.
+  const auto options_end = std::find(arguments.begin(), arguments.end(), "--");
+  if (std::find(arguments.begin(), options_end, "--version") != options_end) {
     fmt::print("{} {} ({})\n", program.name, WASTE_VERSION, simd_name(simd_level()));
     return 0;
   }

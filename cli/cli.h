@@ -26,7 +26,7 @@ struct Positional {
 struct Command {
   std::string name;     // "check"; empty for a program whose default command has no name
   std::string usage;    // "DIR [options]"
-  std::string summary;  // one line
+  std::string summary;  // one line, lower case, without a full stop
   std::string help;     // examples and what it does, below the options
   std::vector<Positional> positionals;
   po::options_description options;

@@ -126,7 +126,7 @@ int run_check(const po::variables_map& vm) {
 cli::Command download_command() {
   cli::Command command;
   command.usage = "REPO --to DIR [options]";
-  command.summary = "Download a checkpoint from the Hugging Face Hub, resumably, and prove it";
+  command.summary = "download a checkpoint from the Hugging Face Hub, resumably, and prove it";
   command.help = kDownloadHelp;
   command.positionals = {{"REPO"}};
   command.options.add_options()                                                                            //
@@ -148,7 +148,7 @@ cli::Command check_command() {
   cli::Command command;
   command.name = "check";
   command.usage = "DIR [options]";
-  command.summary = "Hash every file again and compare with the recorded commit";
+  command.summary = "hash every file again and compare with the recorded commit";
   command.help = kCheckHelp;
   command.positionals = {{"DIR"}};
   command.options.add_options()("fix", "fetch what is missing or damaged");

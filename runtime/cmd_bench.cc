@@ -220,7 +220,7 @@ int bench(const po::variables_map& vm) {
 cli::Command bench_command() {
   cli::Command command{.name = "bench",
                        .usage = "MODEL",
-                       .summary = "Measures prefill and decode, warm and cold",
+                       .summary = "measure prefill and decode, warm and cold",
                        .help = R"(examples:
   waste-run bench kimi.waste --budget 32G
 

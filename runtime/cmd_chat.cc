@@ -260,7 +260,7 @@ int chat(const po::variables_map& vm) {
 cli::Command chat_command() {
   cli::Command command{.name = "chat",
                        .usage = "MODEL",
-                       .summary = "Holds a conversation in the model's own markup",
+                       .summary = "hold a conversation in the model's own markup",
                        .help = R"(examples:
   waste-run chat kimi.waste --effort low
   echo "What is a trunk?" | waste-run chat kimi.waste --no-think --json

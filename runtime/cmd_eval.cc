@@ -202,7 +202,7 @@ int eval(const po::variables_map& vm) {
 cli::Command eval_command() {
   cli::Command command{.name = "eval",
                        .usage = "MODEL [PROMPT|-]",
-                       .summary = "Shows what the model expects next, or how well it predicts a text",
+                       .summary = "show what the model expects next, or how well it predicts a text",
                        .help = R"(examples:
   waste-run eval kimi.waste "The capital of France is" --top 5
   waste-run eval kimi.waste --ids 1008,10484 --dump-logits logits.f32

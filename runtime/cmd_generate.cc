@@ -122,7 +122,7 @@ int generate_text(const po::variables_map& vm) {
 cli::Command generate_command() {
   cli::Command command{.name = "generate",
                        .usage = "MODEL [PROMPT|-]",
-                       .summary = "Continues a text",
+                       .summary = "continue a text",
                        .help = R"(examples:
   waste-run generate kimi.waste "In the beginning" -n 100
   waste-run generate kimi.waste --file story.txt --temperature 0 --stop "THE END"

@@ -67,7 +67,7 @@ cli::Command tokenize_command() {
   cli::Command command{
       .name = "tokenize",
       .usage = "MODEL|--ranks FILE [TEXT|-]",
-      .summary = "Prints the ids of a text",
+      .summary = "print the ids of a text",
       .help =
           "examples:\n"
           "  waste-run tokenize kimi.waste \"The capital of France is\"\n"
@@ -88,7 +88,7 @@ cli::Command detokenize_command() {
   cli::Command command{
       .name = "detokenize",
       .usage = "MODEL|--ranks FILE [IDS|-]",
-      .summary = "Prints the text of comma-separated ids, byte for byte",
+      .summary = "print the text of comma-separated ids, byte for byte",
       .help =
           "examples:\n"
           "  waste-run detokenize kimi.waste 1008,10484,318\n"
