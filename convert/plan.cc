@@ -7,6 +7,7 @@
 #include "container/core/simd.h"
 #include "container/core/text.h"
 #include "container/format/codebooks.h"
+#include "container/footprint/conversion_rate.h"
 #include "convert/consumers.h"
 
 namespace waste::convert {
@@ -27,19 +28,6 @@ std::uint64_t small_files_bytes(const Plan& plan) {
   return kSidecars + 2 * plan.codebook_bytes + 256 * plan.layers.size() * plan.model.num_experts +
          512 * plan.trunk.size();
 }
-
-// Whole-program weights a second and core: nine tenths of what `waste-convert bench` measures on one Zen 5
-// core; NEON is a guess.
-struct Speed {
-  SimdLevel level;
-  double fast, normal, best;
-};
-constexpr Speed kSpeeds[] = {
-    {SimdLevel::Avx512, 108e6, 13.8e6, 2.5e6},
-    {SimdLevel::Avx2, 49e6, 10.8e6, 2e6},
-    {SimdLevel::Neon, 15e6, 3e6, 0.6e6},
-    {SimdLevel::Scalar, 0.5e6, 0.18e6, 0.05e6},
-};
 
 std::vector<std::uint64_t> stored_shape(const Shape& shape, TensorFormat format) {
   if (format == TensorFormat::F32 || shape.rank <= 2) return {shape.span().begin(), shape.span().end()};
@@ -151,11 +139,10 @@ DiskNeed disk_need(const Plan& plan, const Checkpoint& checkpoint, const Options
 }
 
 double expected_seconds(const Plan& plan, const Options& options, const Progress& done) {
-  const auto* speed = std::find_if(std::begin(kSpeeds), std::end(kSpeeds),
-                                   [](const Speed& s) { return s.level == simd_level(); });
-  const double rate = plan.recipe.quality == Quality::Fast     ? speed->fast
-                      : plan.recipe.quality == Quality::Normal ? speed->normal
-                                                               : speed->best;
+  const ConversionRate rates = conversion_rate(simd_level());
+  const double rate = plan.recipe.quality == Quality::Fast     ? rates.fast
+                      : plan.recipe.quality == Quality::Normal ? rates.normal
+                                                               : rates.best;
   double weights = 0;
   for (const LayerItem* item : selected_layers(plan, options)) {
     if (!done.layers.contains(item->source->layer)) weights += static_cast<double>(plan.layer_weights());

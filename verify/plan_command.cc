@@ -10,6 +10,7 @@
 #include "container/core/memory.h"
 #include "container/core/simd.h"
 #include "container/core/text.h"
+#include "container/footprint/conversion_rate.h"
 #include "verify/commands.h"
 #include "verify/disk.h"
 #include "verify/plan.h"
@@ -155,22 +156,6 @@ Speeds find_speeds(const cli::po::variables_map& vm, const Model& model, unsigne
   return speeds;
 }
 
-// Weights a second and core that waste-convert encodes at its default quality, measured on the development
-// machine.
-double convert_rate() {
-  switch (simd_level()) {
-    case SimdLevel::Avx512:
-      return 12e6;
-    case SimdLevel::Avx2:
-      return 5e6;
-    case SimdLevel::Neon:
-      return 2.5e6;
-    case SimdLevel::Scalar:
-      break;
-  }
-  return 0.8e6;
-}
-
 Report make_report(const cli::po::variables_map& vm) {
   Report r;
   r.model = load_model(vm["MODEL"].as<std::string>(), parse_recipe(vm));
@@ -197,7 +182,7 @@ Report make_report(const cli::po::variables_map& vm) {
     r.rows.push_back(budget_row(r.footprint, r.facts, hits, r.speeds, budget));
   }
   r.disk = disk_need(m, r.model.source);
-  r.convert_seconds = static_cast<double>(r.facts.expert_parameters) / (convert_rate() * r.machine.cpus);
+  r.convert_seconds = static_cast<double>(r.facts.expert_parameters) / (conversion_rate(simd_level()).normal * r.machine.cpus);
   return r;
 }
 
