@@ -6,8 +6,8 @@
 #include "container/core/checked.h"
 #include "container/core/simd.h"
 #include "container/core/text.h"
-#include "container/format/codebooks.h"
 #include "container/footprint/conversion_rate.h"
+#include "container/format/codebooks.h"
 #include "convert/consumers.h"
 
 namespace waste::convert {
@@ -138,16 +138,38 @@ DiskNeed disk_need(const Plan& plan, const Checkpoint& checkpoint, const Options
   return need;
 }
 
-double expected_seconds(const Plan& plan, const Options& options, const Progress& done) {
+namespace {
+
+struct Pace {
+  double rate;      // weights encoded a second and core
+  double training;  // what one sampled weight costs in training, in weights encoded
+};
+
+Pace pace_of(Quality quality) {
   const ConversionRate rates = conversion_rate(simd_level());
-  const double rate = plan.recipe.quality == Quality::Fast     ? rates.fast
-                      : plan.recipe.quality == Quality::Normal ? rates.normal
-                                                               : rates.best;
-  double weights = 0;
-  for (const LayerItem* item : selected_layers(plan, options)) {
-    if (!done.layers.contains(item->source->layer)) weights += static_cast<double>(plan.layer_weights());
+  switch (quality) {
+    case Quality::Fast:
+      return {rates.fast, 54};
+    case Quality::Normal:
+      return {rates.normal, 31};
+    case Quality::Best:
+      break;
   }
-  return weights / (rate * options.threads);
+  return {rates.best, 21};
+}
+
+}  // namespace
+
+double expected_seconds(const Plan& plan, const Options& options, const Progress& done) {
+  const Pace pace = pace_of(plan.recipe.quality);
+  const double layer = static_cast<double>(plan.layer_weights());
+  const double sample = static_cast<double>(plan.recipe.codebook_sample * kVecDim * kMatrixKinds);
+  const double layer_cost = layer + std::min(sample, layer) * pace.training;
+  double cost = 0;
+  for (const LayerItem* item : selected_layers(plan, options)) {
+    if (!done.layers.contains(item->source->layer)) cost += layer_cost;
+  }
+  return cost / (pace.rate * options.threads);
 }
 
 std::string describe_plan(const Plan& plan, const Checkpoint& checkpoint, const ModelMap& map,
