@@ -2,10 +2,9 @@
 // could give.
 #include <fmt/core.h>
 
-#include <atomic>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "container/core/error.h"
@@ -18,6 +17,7 @@
 #include "runtime/commands.h"
 #include "runtime/engine.h"
 #include "runtime/generation.h"
+#include "runtime/io.h"
 #include "runtime/options.h"
 
 namespace waste::runtime {
@@ -36,15 +36,15 @@ struct DiskLimit {
   bool page_cache = false;  // the file system refused O_DIRECT: memory may have answered
 };
 
-// Whole records at random places of random banks, eight at a time, for a second: what the expert reads could
-// get.
-DiskLimit measure_disk(const fs::path& container) {
+// Whole records at random places of random banks for a second, many in flight, through the engine's own
+// reader: what the expert reads could get. Taken after the engine has run, because what lies under a virtual
+// machine's disk may have cached what was read, and then both have had the same help.
+DiskLimit measure_disk(const fs::path& container, IoMode mode) {
   const Manifest manifest = parse_manifest(read_text_file(container / kManifestFile, kMaxManifestBytes),
                                            (container / kManifestFile).string());
   struct Source {
     File file;
     std::uint64_t records;
-    std::uint64_t record_bytes;
   };
   DiskLimit limit;
   std::vector<Source> sources;
@@ -52,39 +52,41 @@ DiskLimit measure_disk(const fs::path& container) {
     const fs::path path = container / bank.file;
     auto direct = File::open_read_direct(path);
     limit.page_cache |= !direct;
-    sources.push_back(
-        {direct ? std::move(*direct) : File::open_read(path), bank.experts, bank.bytes / bank.experts});
+    sources.push_back({direct ? std::move(*direct) : File::open_read(path), bank.experts});
   }
   if (sources.empty()) return limit;
 
-  constexpr unsigned kThreads = 8;
-  std::atomic<std::uint64_t> total{0};
-  std::vector<std::exception_ptr> errors(kThreads);
+  constexpr std::uint64_t kBufferBytes = 256 << 20;
+  const std::uint64_t record_bytes = manifest.layout.record_bytes;
+  const auto depth =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kBufferBytes / record_bytes, 1, 32));
+  AlignedBuffer buffer(depth * record_bytes);
+  const auto io = open_record_io(mode, depth);
+  std::uint64_t random = 1;
+  const auto submit = [&](std::uint32_t tag) {
+    random = random * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
+    const Source& source = sources[(random >> 33) % sources.size()];
+    const std::uint64_t record = (random >> 20) % source.records;
+    io->submit({source.file.fd(), record * record_bytes, buffer.data() + tag * record_bytes,
+                static_cast<std::uint32_t>(record_bytes), tag});
+  };
   const double start = now_seconds();
-  {
-    std::vector<std::jthread> threads;
-    for (unsigned t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        try {
-          AlignedBuffer buffer(sources[0].record_bytes);
-          std::uint64_t random = t + 1;
-          while (now_seconds() < start + 1 && !cli::interrupted()) {
-            random = random * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-            const Source& source = sources[(random >> 33) % sources.size()];
-            const std::uint64_t record = (random >> 20) % source.records;
-            source.file.read_exact(record * source.record_bytes, buffer.span().first(source.record_bytes));
-            total += source.record_bytes;
-          }
-        } catch (...) {
-          errors[t] = std::current_exception();
-        }
-      });
+  for (std::uint32_t tag = 0; tag < depth; ++tag) submit(tag);
+  io->flush();
+  std::uint64_t total = 0;
+  for (std::uint32_t in_flight = depth; in_flight > 0;) {
+    ReadResult result;
+    io->next(result, true);
+    if (result.error != 0) fail_errno(result.error, container.string() + ": reading a record");
+    total += result.bytes;
+    if (now_seconds() < start + 1 && !cli::interrupted()) {
+      submit(result.tag);
+      io->flush();
+    } else {
+      --in_flight;
     }
   }
-  for (const auto& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-  limit.bytes_per_second = static_cast<double>(total.load()) / (now_seconds() - start);
+  limit.bytes_per_second = static_cast<double>(total) / (now_seconds() - start);
   return limit;
 }
 
@@ -196,22 +198,29 @@ int bench(const po::variables_map& vm) {
   const std::uint64_t prompt = number_option(vm, "prompt-tokens", 1, 1 << 20, 64);
   check_prompt_fits(prompt + decode, options.context);
   cli::catch_interrupts();
-  const DiskLimit disk = measure_disk(options.container);
-  Engine engine(options);
-  const std::vector<Stretch> stretches = Bench(engine, prompt, decode).run();
+  std::vector<Stretch> stretches;
+  unsigned threads = 0;
+  std::string io;
+  {
+    Engine engine(options);
+    stretches = Bench(engine, prompt, decode).run();
+    threads = engine.threads();
+    io = engine.io_name();
+    if (options.learn) engine.save_usage();
+  }  // its memory is free before the disk is measured
+  const DiskLimit disk = measure_disk(options.container, options.io);
   if (flag(vm, "json")) {
-    show(dump_json({{"threads", engine.threads()},
-                    {"io", engine.io_name()},
+    show(dump_json({{"threads", threads},
+                    {"io", io},
                     {"disk_bytes_per_second", disk.bytes_per_second},
                     {"disk_through_page_cache", disk.page_cache},
                     {"stretches", to_json(stretches)}}));
   } else {
-    fmt::print("{} threads, {}; the disk gives {:.2f} GB/s of random records{}\n", engine.threads(),
-               engine.io_name(), disk.bytes_per_second * 1e-9,
+    fmt::print("{} threads, {}; the disk gives {:.2f} GB/s of random records{}\n", threads, io,
+               disk.bytes_per_second * 1e-9,
                disk.page_cache ? " (through the page cache: memory may have answered)" : "");
     print_table(stretches);
   }
-  if (options.learn) engine.save_usage();
   return 0;
 }
 
