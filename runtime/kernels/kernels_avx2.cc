@@ -3,18 +3,7 @@
 #include "runtime/kernels/kernels.h"
 #include "runtime/kernels/vec16.h"
 
-namespace waste::runtime {
-namespace {
-
-inline void unpack_q4(const std::uint8_t* bytes, std::int8_t* out) {
-  for (int i = 0; i < 64; ++i) {
-    out[2 * i] = static_cast<std::int8_t>((bytes[i] & 15) - 8);
-    out[2 * i + 1] = static_cast<std::int8_t>((bytes[i] >> 4) - 8);
-  }
-}
-
-}  // namespace
-}  // namespace waste::runtime
+#include "runtime/kernels/unpack_q4.inc"
 
 #include "runtime/kernels/lookup.inc"
 
@@ -87,15 +76,14 @@ void product(const WeightMatrix& w, std::size_t begin, std::size_t end, const Ac
 }
 
 }  // namespace
+}  // namespace waste::runtime
+
+#include "runtime/kernels/table.inc"
+
+namespace waste::runtime {
 
 const Kernels& avx2_kernels() {
-  static constexpr Kernels kTable = {"avx2",      quantize,   product<true>,    product<false>,
-                                     product_f32, transposed, build_table,      add_group,
-                                     finish_rows, rms_norm,   l2_norm,          mean_square,
-                                     dot,         add,        add_scaled,       exp_all,
-                                     sigmoid_all, silu_all,   multiply_sigmoid, silu_up,
-                                     situ_up,     kda_decay,  convolve,         kda_step,
-                                     attend,      widen};
+  static constexpr Kernels kTable = kernels_named("avx2");
   return kTable;
 }
 

@@ -349,15 +349,14 @@ void finish_rows(const ExpertMatrix& m, std::size_t begin, std::size_t end, cons
 }
 
 }  // namespace
+}  // namespace waste::runtime
+
+#include "runtime/kernels/table.inc"
+
+namespace waste::runtime {
 
 const Kernels& avx512_kernels() {
-  static constexpr Kernels kTable = {"avx512",    quantize,   product<true>,    product<false>,
-                                     product_f32, transposed, build_table,      add_group,
-                                     finish_rows, rms_norm,   l2_norm,          mean_square,
-                                     dot,         add,        add_scaled,       exp_all,
-                                     sigmoid_all, silu_all,   multiply_sigmoid, silu_up,
-                                     situ_up,     kda_decay,  convolve,         kda_step,
-                                     attend,      widen};
+  static constexpr Kernels kTable = kernels_named("avx512");
   return kTable;
 }
 
