@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "container/core/error.h"
 #include "container/core/perf.h"
@@ -17,13 +18,17 @@ std::uint32_t count_experts(const Container& c) {
   return static_cast<std::uint32_t>(c.manifest().banks.size()) * c.model().num_experts;
 }
 
+std::uint32_t token_uses(const Container& c) {
+  return static_cast<std::uint32_t>(c.manifest().banks.size()) * c.model().num_experts_per_token;
+}
+
 }  // namespace
 
 ExpertCache::ExpertCache(const Container& container, std::uint32_t slots, IoMode io, bool verify)
     : container_(container),
       record_bytes_(container.layout().record_bytes),
       verify_(verify),
-      policy_(count_experts(container), slots),
+      policy_(count_experts(container), slots, token_uses(container)),
       memory_(std::size_t{policy_.slots()} * record_bytes_),
       io_(open_record_io(io, std::min(policy_.slots(), kDepth))) {
   direct_.resize(container.model().num_layers);
@@ -159,7 +164,8 @@ void ExpertCache::preload(std::span<const std::uint64_t> counts) {
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     return counts[a] != counts[b] ? counts[a] > counts[b] : a < b;
   });
-  for (const std::uint32_t i : order) policy_.seed(i, counts[i]);
+  const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
+  for (const std::uint32_t i : order) policy_.seed(i, static_cast<double>(counts[i]) / total);
   if (order.size() > slots()) order.resize(slots());
   std::sort(order.begin(), order.end());
   const std::uint32_t experts = container_.model().num_experts;

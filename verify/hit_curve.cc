@@ -20,9 +20,10 @@ struct Point {
 
 // waste-verify simulate on that trace. The last of the misses are first uses: they end when the set is in
 // memory.
-constexpr Point kMeasured[] = {{0, 0},         {0.005, 0},     {0.01, 0.0690}, {0.02, 0.2453}, {0.03, 0.3167},
-                               {0.06, 0.4408}, {0.12, 0.5725}, {0.18, 0.6557}, {0.24, 0.7205}, {0.36, 0.8148},
-                               {0.48, 0.8709}, {0.72, 0.9173}, {1.0, 0.9185}};
+constexpr Point kMeasured[] = {{0, 0},         {0.005, 0.0748}, {0.01, 0.1599}, {0.02, 0.2627},
+                               {0.03, 0.3240}, {0.06, 0.4478},  {0.12, 0.5908}, {0.18, 0.6745},
+                               {0.24, 0.7355}, {0.36, 0.8196},  {0.48, 0.8709}, {0.72, 0.9173},
+                               {1.0, 0.9185}};
 
 double interpolate(double share) {
   const auto above = std::upper_bound(std::begin(kMeasured), std::end(kMeasured), share,

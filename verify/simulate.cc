@@ -90,7 +90,8 @@ std::uint64_t Belady::hits(std::uint64_t capacity) const {
 std::uint64_t lfru_hits(const Trace& trace, std::uint64_t capacity) {
   if (capacity == 0) return 0;
   const auto items = static_cast<std::uint32_t>(trace.experts.size());
-  CachePolicy policy(items, static_cast<std::uint32_t>(std::min<std::uint64_t>(capacity, items)));
+  CachePolicy policy(items, static_cast<std::uint32_t>(std::min<std::uint64_t>(capacity, items)),
+                     token_requests(trace));
   std::uint64_t hits = 0;
   for (const std::uint32_t expert : trace.requests) {
     hits += policy.acquire(expert).hit ? 1 : 0;

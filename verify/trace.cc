@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
 #include <string>
 #include <unordered_map>
 
 #include "container/core/bytes.h"
+#include "container/core/checked.h"
 #include "container/core/error.h"
 #include "container/core/file.h"
 #include "container/core/json.h"
@@ -106,6 +109,21 @@ std::optional<double> next_token_reuse(const Trace& trace) {
   const std::uint64_t asked = trace.requests.size() - trace.token_ends.front();
   if (asked == 0) return std::nullopt;
   return static_cast<double>(reused) / static_cast<double>(asked);
+}
+
+std::uint32_t token_requests(const Trace& trace) {
+  if (!trace.token_ends.empty()) {
+    return static_cast<std::uint32_t>(ceil_div(trace.requests.size(), trace.token_ends.size()));
+  }
+  std::set<std::uint16_t> layers;
+  std::size_t of_layer = 0;
+  for (std::size_t begin = 0, end = 0; begin < trace.requests.size(); begin = end) {
+    const std::uint16_t layer = trace.experts[trace.requests[begin]].layer;
+    while (end < trace.requests.size() && trace.experts[trace.requests[end]].layer == layer) ++end;
+    layers.insert(layer);
+    of_layer = std::gcd(of_layer, end - begin);
+  }
+  return static_cast<std::uint32_t>(layers.size() * of_layer);
 }
 
 Trace parse_trace(std::span<const std::uint8_t> bytes, std::string_view where) {

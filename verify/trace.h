@@ -31,6 +31,10 @@ struct Trace {
 /// when the trace does not say where tokens end or has fewer than two.
 std::optional<double> next_token_reuse(const Trace& trace);
 
+/// Requests a token. Where the trace does not say where tokens end, it is taken from the runs of requests of
+/// one layer: however many tokens a run served, what one token asks of a layer divides it.
+std::uint32_t token_requests(const Trace& trace);
+
 /// Reads either form. `where` opens the messages. An odd length, a layer or expert outside [0, 65535], a line
 /// that is not such an object, or a trace without requests is Error(Data) naming the request or line.
 Trace parse_trace(std::span<const std::uint8_t> bytes, std::string_view where);

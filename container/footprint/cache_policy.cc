@@ -1,44 +1,43 @@
 #include "container/footprint/cache_policy.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 namespace waste {
 
-CachePolicy::CachePolicy(std::uint32_t items, std::uint32_t slots)
-    : half_life_(4.0 * std::max(slots, 1u)), items_(items), spared_(slots / 10) {
+CachePolicy::CachePolicy(std::uint32_t items, std::uint32_t slots, std::uint32_t token_uses)
+    : half_life_(64.0 * std::max(token_uses, 1u)), grace_(4.0 * std::max(token_uses, 1u)), items_(items) {
   const std::uint32_t count = std::min(std::max(slots, 1u), std::max(items, 1u));
   free_.reserve(count);
   for (std::uint32_t i = count; i-- > 0;) free_.push_back(i);
-  heap_.reserve(count);
 }
 
 std::uint64_t CachePolicy::bytes(std::uint32_t items, std::uint32_t slots) {
-  return items * sizeof(Item) + std::uint64_t{std::min(slots, items)} * 2 * sizeof(std::uint32_t);
+  return items * sizeof(Item) + std::uint64_t{std::min(slots, items)} * sizeof(std::uint32_t);
 }
 
-void CachePolicy::add_uses(Item& item, double uses) {
-  const double now = time_ / half_life_ + std::log2(uses);
-  const double high = std::max(item.score, now);
-  const double low = std::min(item.score, now);
-  item.score = high + std::log2(1.0 + std::exp2(low - high));
+void CachePolicy::count(Item& item, double uses) {
+  item.uses = item.uses * std::exp2((item.last_use - time_) / half_life_) + uses;
+  item.last_use = time_;
 }
 
 CachePolicy::Access CachePolicy::acquire(std::uint32_t item, std::uint32_t uses) {
   Item& it = items_[item];
+  if (it.slot != kNone && it.pins == 0) detach(item);
   time_ += uses;
-  add_uses(it, uses);
+  count(it, uses);
   Access access;
   if (it.slot != kNone) {
     access.hit = true;
-    if (it.pins == 0) detach(item);
   } else if (!free_.empty()) {
     it.slot = free_.back();
     free_.pop_back();
     ++used_;
   } else {
-    access.evicted = heap_.empty() ? oldest_ : heap_.front();
+    access.evicted = victim();
     if (access.evicted == kNone) return access;
     detach(access.evicted);
     it.slot = std::exchange(items_[access.evicted].slot, kNone);
@@ -49,12 +48,7 @@ CachePolicy::Access CachePolicy::acquire(std::uint32_t item, std::uint32_t uses)
 }
 
 void CachePolicy::release(std::uint32_t item) {
-  if (--items_[item].pins != 0) return;
-  recent_push(item);
-  if (recent_ <= spared_) return;
-  const std::uint32_t oldest = oldest_;
-  recent_remove(oldest);
-  heap_insert(oldest);
+  if (--items_[item].pins == 0) attach(item);
 }
 
 void CachePolicy::forget(std::uint32_t item) {
@@ -67,85 +61,60 @@ void CachePolicy::forget(std::uint32_t item) {
 }
 
 void CachePolicy::clear() {
-  while (!heap_.empty()) forget(heap_.front());
-  while (oldest_ != kNone) forget(oldest_);
-}
-
-void CachePolicy::seed(std::uint32_t item, std::uint64_t uses) {
-  if (uses == 0) return;
-  Item& it = items_[item];
-  const bool in_heap = it.heap != kNone;
-  if (in_heap) heap_remove(item);
-  add_uses(it, static_cast<double>(uses));
-  if (in_heap) heap_insert(item);
-}
-
-// Equal scores are told apart by number, so that a replay evicts the same items everywhere.
-bool CachePolicy::before(std::uint32_t a, std::uint32_t b) const {
-  return items_[a].score != items_[b].score ? items_[a].score < items_[b].score : a < b;
-}
-
-void CachePolicy::place(std::uint32_t position, std::uint32_t item) {
-  heap_[position] = item;
-  items_[item].heap = position;
-}
-
-void CachePolicy::sift_up(std::uint32_t position) {
-  const std::uint32_t item = heap_[position];
-  while (position > 0 && before(item, heap_[(position - 1) / 2])) {
-    place(position, heap_[(position - 1) / 2]);
-    position = (position - 1) / 2;
+  for (const Class& c : classes_) {
+    while (c.oldest != kNone) forget(c.oldest);
   }
-  place(position, item);
 }
 
-void CachePolicy::sift_down(std::uint32_t position) {
-  const std::uint32_t item = heap_[position];
-  const auto size = static_cast<std::uint32_t>(heap_.size());
-  for (std::uint32_t child = 2 * position + 1; child < size; child = 2 * position + 1) {
-    if (child + 1 < size && before(heap_[child + 1], heap_[child])) ++child;
-    if (!before(heap_[child], item)) break;
-    place(position, heap_[child]);
-    position = child;
-  }
-  place(position, item);
-}
-
-void CachePolicy::heap_insert(std::uint32_t item) {
-  heap_.push_back(item);
-  sift_up(static_cast<std::uint32_t>(heap_.size() - 1));
-}
-
-void CachePolicy::heap_remove(std::uint32_t item) {
-  const std::uint32_t position = std::exchange(items_[item].heap, kNone);
-  const std::uint32_t last = heap_.back();
-  heap_.pop_back();
-  if (last == item) return;
-  place(position, last);
-  sift_up(position);
-  sift_down(items_[last].heap);
-}
-
-void CachePolicy::recent_push(std::uint32_t item) {
+void CachePolicy::seed(std::uint32_t item, double share) {
   Item& it = items_[item];
-  it.recent = true;
-  it.newer = kNone;
-  it.older = newest_;
-  (newest_ == kNone ? oldest_ : items_[newest_].newer) = item;
-  newest_ = item;
-  ++recent_;
+  const bool listed = it.slot != kNone && it.pins == 0;
+  if (listed) detach(item);
+  count(it, share * half_life_ * std::numbers::log2e);  // what a fading count settles at
+  if (listed) attach(item);
 }
 
-void CachePolicy::recent_remove(std::uint32_t item) {
+// Exponent and three bits of the fraction: eight classes an octave, the first from a count of 1 down.
+std::uint32_t CachePolicy::class_of(double uses) {
+  const auto leading = [](double x) { return std::bit_cast<std::uint64_t>(x) >> 49; };
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(leading(std::max(uses, 1.0)) - leading(1.0), kClasses - 1));
+}
+
+// Items come back in about the order of their last use, so the place is found after a step or two.
+void CachePolicy::attach(std::uint32_t item) {
   Item& it = items_[item];
-  (it.newer == kNone ? newest_ : items_[it.newer].older) = it.older;
-  (it.older == kNone ? oldest_ : items_[it.older].newer) = it.newer;
-  it.recent = false;
-  --recent_;
+  Class& c = classes_[class_of(it.uses)];
+  std::uint32_t older = c.newest;
+  std::uint32_t newer = kNone;
+  while (older != kNone && items_[older].last_use > it.last_use)
+    newer = std::exchange(older, items_[older].older);
+  it.older = older;
+  it.newer = newer;
+  (older == kNone ? c.oldest : items_[older].newer) = item;
+  (newer == kNone ? c.newest : items_[newer].older) = item;
 }
 
 void CachePolicy::detach(std::uint32_t item) {
-  items_[item].recent ? recent_remove(item) : heap_remove(item);
+  const Item& it = items_[item];
+  Class& c = classes_[class_of(it.uses)];
+  (it.newer == kNone ? c.newest : items_[it.newer].older) = it.older;
+  (it.older == kNone ? c.oldest : items_[it.older].newer) = it.newer;
+}
+
+std::uint32_t CachePolicy::victim() const {
+  std::uint32_t least = kNone;
+  double least_worth = 0;
+  for (const Class& c : classes_) {
+    if (c.oldest == kNone) continue;
+    const Item& it = items_[c.oldest];
+    const double worth = it.uses / (time_ - it.last_use + grace_);
+    if (least == kNone || worth < least_worth) {
+      least = c.oldest;
+      least_worth = worth;
+    }
+  }
+  return least;
 }
 
 }  // namespace waste

@@ -119,9 +119,10 @@ TEST_CASE("plan: budgets, and what each gives") {
   }
   // By hand: nothing is read any more, 2 operations a weight.
   CHECK(last == doctest::Approx(100e9 / (2.0 * static_cast<double>(facts.active_parameters))));
-  // By hand: at the floor nothing hits, and a token reads 16 x 92 records.
+  // By hand: at the floor there is room for 17 of 82,432 experts, 0.0206%, where 7.48% hit at 0.5%: 0.309% of
+  // the 16 x 92 records of a token.
   const BudgetRow floor = budget_row(f, facts, HitCurve::measured(), speeds, f.floor());
-  CHECK(floor.read_bytes == doctest::Approx(16.0 * 92 * 12'406'784));
+  CHECK(floor.read_bytes == doctest::Approx(16.0 * 92 * 12'406'784 * (1 - 0.00309)).epsilon(1e-5));
   CHECK(floor.tokens_per_s == doctest::Approx(1 / (floor.read_bytes / 2e9 + 1 / last)));
 }
 
@@ -135,7 +136,7 @@ TEST_CASE("plan: hit rates from a trace, and traces of other models") {
   CHECK_THROWS_AS(HitCurve::of_trace(trace, 2, 5, "t"), Error);
   CHECK_THROWS_AS(HitCurve::of_trace(trace, 1, 6, "t"), Error);
   CHECK(HitCurve::measured().rate(0, 100) == 0);
-  CHECK(HitCurve::measured().rate(6, 100) == doctest::Approx(0.4408));
+  CHECK(HitCurve::measured().rate(6, 100) == doctest::Approx(0.4478));
   CHECK(HitCurve::measured().rate(100, 100) == 1);
 }
 

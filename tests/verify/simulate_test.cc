@@ -184,5 +184,15 @@ TEST_CASE("plot: text is escaped, gaps are left, nothing runs") {
   CHECK(svg.find("</svg>") != std::string::npos);
 }
 
+TEST_CASE("token_requests: from the tokens where they are known, else from the runs of a layer") {
+  CHECK(token_requests(from_text("{\"layers\": [[1, 2], [3, 4]]}\n{\"layers\": [[1, 2], [5, 6]]}\n")) == 4);
+  // Three tokens together, then two, each asking two layers for two experts.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;
+  for (const std::uint32_t tokens : {3u, 2u}) {
+    for (const std::uint32_t layer : {0u, 1u}) runs.insert(runs.end(), 2 * tokens, {layer, 7});
+  }
+  CHECK(token_requests(parse_trace(pairs(runs), "t")) == 4);
+}
+
 }  // namespace
 }  // namespace waste::verify
