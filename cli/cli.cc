@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <sstream>
@@ -146,6 +147,9 @@ int run(const Program& program, int argc, char** argv) {
   } catch (const po::error& e) {
     complain(std::string(e.what()) + "; see --help");
     return static_cast<int>(ErrorKind::Usage);
+  } catch (const std::filesystem::filesystem_error& e) {
+    complain(e.path1().string() + ": " + e.code().message());
+    return static_cast<int>(ErrorKind::Machine);
   } catch (const std::bad_alloc&) {
     complain("out of memory");
     return static_cast<int>(ErrorKind::Machine);

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 
+#include "container/core/checked.h"
 #include "container/core/checksum.h"
 #include "container/core/perf.h"
 #include "verify/check_state.h"
@@ -31,15 +32,31 @@ constexpr double kSaveSeconds = 30;
 // A file being written: whole blocks past the page cache, the rest of an odd end through it.
 class Output {
  public:
-  Output(const fs::path& path, std::uint64_t size) : plain_(File::open_write(path)) {
-    plain_.reserve(size);
-    plain_.truncate(size);
+  // With `holes`, those of the source become holes here.
+  Output(const fs::path& path, const DirectFile& source, bool holes)
+      : plain_(File::open_write(path)), source_(source), holes_(holes) {
+    if (!holes) plain_.reserve(source.size());
+    plain_.truncate(source.size());
     File direct = File::open_write(path);
     if (::fcntl(direct.fd(), F_SETFL, ::fcntl(direct.fd(), F_GETFL) | O_DIRECT) == 0)
       direct_ = std::move(direct);
   }
 
-  void write(std::uint64_t offset, std::span<const std::uint8_t> bytes) {
+  // What was read from the source at `offset`.
+  void write(std::uint64_t offset, std::span<const std::uint8_t> bytes) const {
+    const std::uint64_t end = offset + bytes.size();
+    for (std::uint64_t at = offset; at < end;) {
+      const ByteRange data = holes_ ? source_.next_data(at, end) : ByteRange{at, end};
+      if (data.begin > at) plain_.punch_hole(at, data.begin - at);
+      write_data(data.begin, bytes.subspan(data.begin - offset, data.end - data.begin));
+      at = data.end;
+    }
+  }
+
+  void sync() const { plain_.sync(); }
+
+ private:
+  void write_data(std::uint64_t offset, std::span<const std::uint8_t> bytes) const {
     const auto aligned = [](std::uint64_t n) { return n % kDirectBlock == 0; };
     if (direct_.is_open() && aligned(offset) && aligned(reinterpret_cast<std::uintptr_t>(bytes.data()))) {
       const std::size_t whole = bytes.size() / kDirectBlock * kDirectBlock;
@@ -50,14 +67,19 @@ class Output {
     if (!bytes.empty()) plain_.write_exact(offset, bytes);
   }
 
-  void sync() const { plain_.sync(); }
-
- private:
   File plain_;
   File direct_;
+  const DirectFile& source_;
+  bool holes_ = false;
 };
 
-// Shares the source's blocks; false where the file system cannot.
+// Whether files there can have holes; asked behind the end of a file, where nothing can be lost.
+bool takes_holes(const fs::path& path) {
+  const File file = File::open_write(path);
+  return file.punch_hole(round_up(file.size(), kDirectBlock), kDirectBlock);
+}
+
+// Shares the source's blocks; false, with nothing left, where the file system cannot.
 bool share_blocks(const fs::path& from, const fs::path& to) {
   const File source = File::open_read(from);
   const File target = File::create(to);
@@ -65,6 +87,7 @@ bool share_blocks(const fs::path& from, const fs::path& to) {
     target.sync();
     return true;
   }
+  fs::remove(to);
   return false;
 }
 
@@ -82,8 +105,9 @@ class Copy {
     const std::uint64_t from = open_destination();
     if (from == 0 && calls_.reflink && share_all()) {
       result_.reflinked = true;
-    } else if (!copy_pass(from)) {
-      return std::move(result_);
+    } else {
+      prepare(map_.directory, from);
+      if (!copy_pass(open_outputs())) return std::move(result_);
     }
     if (verify_pass()) publish_all();
     return std::move(result_);
@@ -108,6 +132,7 @@ class Copy {
 
   // Returns the first extent that is still to be copied.
   std::uint64_t open_destination() {
+    for (fs::path p = fs::absolute(to_); !fs::exists(p); p = p.parent_path()) created_.push_back(p);
     fs::create_directories(to_);
     if (fs::equivalent(to_, map_.directory))
       fail(ErrorKind::Usage, "{}: source and destination are one", to_.string());
@@ -120,6 +145,7 @@ class Copy {
         continue;  // a kill may leave a lock
       fail(ErrorKind::Usage, "{}: not empty, and not an interrupted copy", to_.string());
     }
+    fresh_ = !ours;
     lock_ = std::make_unique<DirectoryLock>(to_, kCopyLock);
     std::uint64_t next = 0;
     if (ours) {
@@ -146,18 +172,47 @@ class Copy {
     return true;
   }
 
-  void check_space(std::uint64_t left) const {
-    std::uint64_t reserved = 0;  // an interrupted copy has its files at full length
-    for (const MapFile& file : map_.files) {
-      std::error_code missing;
-      const std::uint64_t size = fs::file_size(to_ / file.name, missing);
-      if (!missing) reserved += size;
+  // A destination that this call made, or found empty, is left as it was.
+  void withdraw() {
+    std::error_code ignored;
+    for (const MapFile& file : map_.files) fs::remove(to_ / file.name, ignored);
+    fs::remove(to_ / kCopyStateFile, ignored);
+    lock_.reset();
+    for (const fs::path& directory : created_) fs::remove(directory, ignored);
+  }
+
+  void check_space(bool holes) const {
+    std::uint64_t wanted = 0;
+    std::uint64_t taken = 0;  // by an interrupted copy
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      wanted += holes ? files_[i].data_bytes() : files_[i].size();
+      const fs::path target = to_ / map_.files[i].name;
+      if (fs::exists(target)) taken += File::open_read(target).allocated();
     }
     const std::uint64_t free = free_space(to_);
-    if (free + reserved < left) {
+    if (free + taken < wanted) {
       fail(ErrorKind::Machine, "{}: {} bytes are free, but {} are to be written", to_.string(), free,
-           left - reserved);
+           wanted - taken);
     }
+  }
+
+  // One a file, none for the manifest; on a disk without the room for them, nothing.
+  std::vector<std::unique_ptr<Output>> open_outputs() {
+    std::vector<std::unique_ptr<Output>> outputs;
+    try {
+      const bool holes = takes_holes(to_ / kCopyStateFile);
+      check_space(holes);
+      for (std::size_t i = 0; i < files_.size(); ++i) {
+        const bool manifest = map_.files[i].role == FileRole::Manifest;
+        outputs.push_back(manifest ? nullptr
+                                   : std::make_unique<Output>(to_ / map_.files[i].name, files_[i],
+                                                              holes && files_[i].sparse()));
+      }
+    } catch (const Error&) {
+      if (fresh_) withdraw();
+      throw;
+    }
+    return outputs;
   }
 
   void prepare(const fs::path& directory, std::uint64_t from) {
@@ -182,15 +237,7 @@ class Copy {
   }
 
   // False when interrupted, or when the source is damaged.
-  bool copy_pass(std::uint64_t from) {
-    check_space(result_.bytes - result_.resumed_bytes);
-    prepare(map_.directory, from);
-    std::vector<std::unique_ptr<Output>> outputs;
-    for (const MapFile& file : map_.files) {
-      const bool manifest = file.role == FileRole::Manifest;
-      const std::uint64_t size = fs::file_size(map_.directory / file.name);
-      outputs.push_back(manifest ? nullptr : std::make_unique<Output>(to_ / file.name, size));
-    }
+  bool copy_pass(const std::vector<std::unique_ptr<Output>>& outputs) {
     const auto sync_all = [&] {
       for (const auto& output : outputs) {
         if (output) output->sync();
@@ -291,7 +338,9 @@ class Copy {
   fs::path to_;
   const CopyCalls& calls_;
   ExtentJudge judge_;
-  Digest128 identity_{};  // of the seal; zero without one
+  Digest128 identity_{};           // of the seal; zero without one
+  std::vector<fs::path> created_;  // directories that were not there, innermost first
+  bool fresh_ = false;             // no interrupted copy was there
   std::unique_ptr<DirectoryLock> lock_;
   CopyResult result_;
   std::vector<Digest128> digests_;  // [extent], as read from the source in this run

@@ -30,7 +30,8 @@ struct CopyCalls {
 /// Copies the container in `source` to `destination`, which must not exist, be empty, or hold an interrupted
 /// copy of the same container: a hidden state file says how far that came. (Without a seal nothing could
 /// prove what an earlier call wrote, so an unsealed source is copied from the start.) Blocks are shared where
-/// the file system can, else written past the page cache. The manifest is written last, when everything else
+/// the file system can, else written past the page cache; holes of the source stay holes and take no room.
+/// Refused for want of room, a copy leaves nothing behind. The manifest is written last, when everything else
 /// has been read back and found equal. Damage in the source leaves the copy unfinished, to go on once it is
 /// repaired. Error(Usage) for a destination that is something else, Error(Machine) for a full disk or one
 /// that does not give back what was written.

@@ -15,6 +15,14 @@ DirectFile DirectFile::open(const fs::path& path) {
   return {std::move(plain), false};
 }
 
+std::uint64_t DirectFile::data_bytes() const {
+  std::uint64_t sum = 0;
+  for (ByteRange run = next_data(0, size_); run.begin < run.end; run = next_data(run.end, size_)) {
+    sum += run.end - run.begin;
+  }
+  return sum;
+}
+
 std::span<const std::uint8_t> DirectFile::read_some(std::uint64_t offset, std::uint64_t length,
                                                     AlignedBuffer& buffer) const {
   const std::uint64_t skip = offset % kDirectBlock;

@@ -27,6 +27,15 @@ class DirectFile {
   std::uint64_t size() const { return size_; }  // when it was opened
   const fs::path& path() const { return file_.path(); }
   int fd() const { return file_.fd(); }
+  /// Whether there were holes in it when it was opened.
+  bool sparse() const { return sparse_; }
+  /// The first run of bytes in [begin, end) that is not a hole, empty at `end` if there is none. Costs system
+  /// calls for a sparse file only.
+  ByteRange next_data(std::uint64_t begin, std::uint64_t end) const {
+    return sparse_ ? file_.next_data(begin, end) : ByteRange{begin, end};
+  }
+  /// Bytes outside holes.
+  std::uint64_t data_bytes() const;
 
   /// Bytes [offset, offset + length) by way of `buffer`, at least room(length) long; the view ends with the
   /// file if that comes first. A medium error is Error(Machine) naming path and offset.
@@ -36,10 +45,12 @@ class DirectFile {
   std::span<const std::uint8_t> read(std::uint64_t offset, std::uint64_t length, AlignedBuffer& buffer) const;
 
  private:
-  DirectFile(File file, bool direct) : file_(std::move(file)), direct_(direct), size_(file_.size()) {}
+  DirectFile(File file, bool direct)
+      : file_(std::move(file)), direct_(direct), size_(file_.size()), sparse_(file_.allocated() < size_) {}
   File file_;
   bool direct_ = false;
   std::uint64_t size_ = 0;
+  bool sparse_ = false;
 };
 
 }  // namespace waste::verify

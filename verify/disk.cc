@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -144,9 +143,7 @@ void fill_with_noise(std::span<std::uint8_t> block, std::mt19937_64& random) {
 }
 
 bool mostly_holes(const File& file) {
-  struct stat st {};
-  if (::fstat(file.fd(), &st) != 0) fail_errno(errno, file.path().string());
-  return st.st_blocks < st.st_size / 512 / 2;
+  return file.allocated() < file.size() / 2;
 }
 
 }  // namespace

@@ -182,7 +182,8 @@ Report make_report(const cli::po::variables_map& vm) {
     r.rows.push_back(budget_row(r.footprint, r.facts, hits, r.speeds, budget));
   }
   r.disk = disk_need(m, r.model.source);
-  r.convert_seconds = static_cast<double>(r.facts.expert_parameters) / (conversion_rate(simd_level()).normal * r.machine.cpus);
+  r.convert_seconds = static_cast<double>(r.facts.expert_parameters) /
+                      (conversion_rate(simd_level()).normal * r.machine.cpus);
   return r;
 }
 

@@ -149,7 +149,8 @@ class Repair {
     auto it = open_.find(extent.file);
     if (it == open_.end()) {
       it = open_.emplace(extent.file, File::open_write(path)).first;
-      it->second.reserve(file.sealed->size);
+      // Only what is missing: to reserve all of a sparse file would fill its holes.
+      it->second.reserve(file.sealed->size, it->second.size());
     }
     it->second.write_exact(extent.offset, bytes);
   }

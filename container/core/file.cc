@@ -92,6 +92,21 @@ std::uint64_t File::size() const {
   return static_cast<std::uint64_t>(st.st_size);
 }
 
+std::uint64_t File::allocated() const {
+  struct stat st {};
+  if (::fstat(fd_, &st) != 0) fail_errno(errno, path_.string());
+  return static_cast<std::uint64_t>(st.st_blocks) * 512;
+}
+
+ByteRange File::next_data(std::uint64_t begin, std::uint64_t end) const {
+  if (begin >= end) return {end, end};
+  const off_t data = ::lseek(fd_, static_cast<off_t>(begin), SEEK_DATA);
+  if (data < 0) return errno == ENXIO ? ByteRange{end, end} : ByteRange{begin, end};
+  const std::uint64_t first = std::min(static_cast<std::uint64_t>(data), end);
+  const off_t hole = ::lseek(fd_, data, SEEK_HOLE);
+  return {first, hole < 0 ? end : std::min(static_cast<std::uint64_t>(hole), end)};
+}
+
 std::size_t File::read_some(std::uint64_t offset, std::span<std::uint8_t> out) const {
   std::size_t done = 0;
   while (done < out.size()) {
@@ -128,16 +143,26 @@ void File::write_exact(std::uint64_t offset, std::span<const std::uint8_t> data)
   }
 }
 
-void File::reserve(std::uint64_t size) const {
-  const auto length = static_cast<off_t>(size);
-  while (::fallocate(fd_, 0, 0, length) != 0) {
+void File::reserve(std::uint64_t size, std::uint64_t from) const {
+  if (from >= size) return;  // the kernel refuses an empty range
+  while (::fallocate(fd_, 0, static_cast<off_t>(from), static_cast<off_t>(size - from)) != 0) {
     if (errno == EINTR) continue;
     if (errno != EOPNOTSUPP && errno != ENOSYS) {
-      fail_errno(errno, fmt::format("{}: reserving {} bytes", path_.string(), size));
+      fail_errno(errno, fmt::format("{}: reserving {} bytes", path_.string(), size - from));
     }
     if (this->size() < size) truncate(size);
     return;
   }
+}
+
+bool File::punch_hole(std::uint64_t offset, std::uint64_t length) const {
+  while (::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                     static_cast<off_t>(length)) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EOPNOTSUPP || errno == ENOSYS) return false;
+    fail_errno(errno, fmt::format("{}: freeing {} bytes at offset {}", path_.string(), length, offset));
+  }
+  return true;
 }
 
 void File::truncate(std::uint64_t size) const {

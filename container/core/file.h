@@ -19,6 +19,12 @@ namespace waste {
 
 namespace fs = std::filesystem;
 
+/// Bytes [begin, end) of a file.
+struct ByteRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
 /// An owned file descriptor. Positioned calls may run from several threads at once.
 /// Every failure throws Error(Machine) naming the path, except where a comment says Data.
 class File {
@@ -45,14 +51,22 @@ class File {
   const fs::path& path() const { return path_; }
 
   std::uint64_t size() const;
+  /// Bytes that the file takes on the disk: of a sparse one, fewer than size().
+  std::uint64_t allocated() const;
+  /// The first run of bytes in [begin, end) that does not lie in a hole, empty at `end` if there is none.
+  /// Where the file system does not tell, all of them.
+  ByteRange next_data(std::uint64_t begin, std::uint64_t end) const;
   /// Reads exactly out.size() bytes at `offset`. A file that ends sooner is Error(Data).
   void read_exact(std::uint64_t offset, std::span<std::uint8_t> out) const;
   /// Reads up to out.size() bytes; fewer only at the end of the file.
   std::size_t read_some(std::uint64_t offset, std::span<std::uint8_t> out) const;
   void write_exact(std::uint64_t offset, std::span<const std::uint8_t> data) const;
-  /// Makes room on the disk for bytes [0, size) so that later writes cannot meet a full disk; the file's size
-  /// becomes at least `size`. Where the file system cannot reserve, only the size is set.
-  void reserve(std::uint64_t size) const;
+  /// Makes room on the disk for bytes [from, size) so that later writes cannot meet a full disk; the file's
+  /// size becomes at least `size`. Where the file system cannot reserve, only the size is set.
+  void reserve(std::uint64_t size, std::uint64_t from = 0) const;
+  /// Gives the blocks of bytes [offset, offset + length) back; they read as zeros then. False where the file
+  /// system cannot.
+  bool punch_hole(std::uint64_t offset, std::uint64_t length) const;
   void truncate(std::uint64_t size) const;
   /// Data and metadata are on stable storage when this returns.
   void sync() const;

@@ -130,6 +130,35 @@ TEST_CASE("files: atomic replacement, exact reads, limits") {
   CHECK(free_space(dir / "not" / "there" / "yet") > 0);
 }
 
+TEST_CASE("files: holes are told from data, kept by reservations behind them, and punched") {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  const TempDir dir;
+  const File file = File::open_write(dir / "sparse");
+  file.truncate(8 * kMiB);
+  CHECK(file.next_data(0, 8 * kMiB).begin == 8 * kMiB);
+  file.write_exact(3 * kMiB, std::vector<std::uint8_t>(kMiB, 7));
+  const ByteRange data = file.next_data(0, 8 * kMiB);
+  CHECK(data.begin == 3 * kMiB);
+  CHECK(data.end == 4 * kMiB);
+  CHECK(file.next_data(0, 2 * kMiB).begin == 2 * kMiB);
+  CHECK(file.next_data(3 * kMiB + 5, 3 * kMiB + 9).begin == 3 * kMiB + 5);
+  CHECK(file.next_data(3 * kMiB + 5, 3 * kMiB + 9).end == 3 * kMiB + 9);
+  CHECK(file.next_data(data.end, 8 * kMiB).begin == 8 * kMiB);
+  CHECK(file.allocated() >= kMiB);
+  CHECK(file.allocated() < 2 * kMiB);
+
+  file.reserve(9 * kMiB, 8 * kMiB);
+  CHECK(file.size() == 9 * kMiB);
+  CHECK(file.allocated() < 3 * kMiB);
+  file.reserve(0);  // nothing to reserve is no error
+
+  REQUIRE(file.punch_hole(3 * kMiB, kMiB));
+  CHECK(file.next_data(0, 8 * kMiB).begin == 8 * kMiB);
+  std::uint8_t byte = 1;
+  file.read_exact(3 * kMiB, {&byte, 1});
+  CHECK(byte == 0);
+}
+
 TEST_CASE("a directory lock refuses the second holder and names the first") {
   const TempDir dir;
   {

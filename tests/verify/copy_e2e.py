@@ -2,6 +2,7 @@
 """waste-verify copy and diff from the command line."""
 import filecmp
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -9,7 +10,7 @@ import time
 import unittest
 import zlib
 
-from support import Case, VERIFY, flip, run
+from support import Case, VERIFY, allocated, flip, run, size
 
 RECORD = 8192
 
@@ -60,6 +61,44 @@ class Copy(Case):
         report = self.json(0, "copy", source, target, "--no-reflink")
         self.assertGreater(report["resumed_bytes"], 0)
         self.same(source, target)
+
+    def test_holes_stay_holes(self):
+        source, target = self.ghost("kimi-linear.json", "--layers", "2", "--expert-count", "4"), self.path("copy.waste")
+        self.ok("seal", source, "-q")
+        self.ok("copy", source, target, "-q", "--no-reflink")
+        self.ok("check", target, "-q")
+        self.assertTrue(filecmp.cmp(os.path.join(source, "seal.waste"), os.path.join(target, "seal.waste"), shallow=False))
+        self.assertGreater(sum(size(source, n) for n in os.listdir(source)), 500e6)
+        for name in os.listdir(source):
+            # A file system may give a few blocks more or less for its own records.
+            self.assertLessEqual(allocated(target, name), allocated(source, name) + 65536, name)
+
+    def test_refused_for_room_it_leaves_nothing(self):
+        source, target = self.sealed("tiny-linear.waste"), self.path("new", "folder", "copy.waste")
+
+        def limit():  # no file may grow to the trunk's size: it cannot be reserved
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+        result = run("copy", source, target, "--no-reflink", preexec_fn=limit)
+        self.assertEqual((result.returncode, result.stderr.count("\n")), (3, 1), result.stderr)
+        self.assertIn("trunk.bin", result.stderr)
+        self.assertFalse(os.path.exists(self.path("new")))
+
+    def test_a_disk_that_cannot_hold_it(self):
+        source, mount = self.sealed("tiny-linear.waste"), self.path("small")
+        ghost = self.ghost("kimi-linear.json", "--layers", "2", "--expert-count", "4")
+        os.mkdir(mount)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", mount], capture_output=True).returncode != 0:
+            self.skipTest("mounting is not permitted")
+        try:
+            self.assertIn("are to be written", self.refused(3, "copy", source, os.path.join(mount, "copy.waste")))
+            self.assertEqual(os.listdir(mount), [])
+            self.assertIn("are to be written", self.refused(3, "copy", source, mount))  # an empty folder stays
+            self.assertEqual(os.listdir(mount), [])
+            self.ok("copy", ghost, mount, "-q")  # its holes take no room
+        finally:
+            subprocess.run(["umount", mount], check=True)
 
     def test_refusals(self):
         source = self.sealed("tiny-linear.vq2.waste")

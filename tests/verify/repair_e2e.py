@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from support import Case, VERIFY, flip, run
+from support import Case, VERIFY, allocated, flip, run, size
 
 NAME = "tiny-linear.vq2.waste"
 RECORD = 8192
@@ -153,6 +153,23 @@ class Repair(Case):
             changed = os.stat(os.path.join(self.bad, name)).st_mtime_ns != stamps[name]
             self.assertEqual(changed, name == "experts-L2.bin", name)
         self.assertIn("nothing to repair", self.ok("repair", self.bad, "--from", self.good))
+
+    def test_holes_are_not_filled(self):
+        ghost = self.ghost("kimi-linear.json", "--layers", "2", "--expert-count", "4")
+        self.ok("seal", ghost, "-q")
+        good, bank = self.path("ghost-good.waste"), os.path.join(ghost, "experts-L1.bin")
+        self.ok("copy", ghost, good, "-q")
+        before = allocated(ghost, "experts-L1.bin"), allocated(ghost, "trunk.bin")
+        flip(bank, 100, 0)
+        self.assertEqual(self.json(0, "repair", ghost, "--from", good)["restored_extents"], 1)
+        record = size(ghost, "experts-L1.bin") // 4
+        # One record was written, and holds its zeros now; nothing else became solid.
+        self.assertLessEqual(allocated(ghost, "experts-L1.bin"), before[0] + record + 65536)
+        self.assertLessEqual(allocated(ghost, "trunk.bin"), before[1])
+        os.truncate(bank, 3 * record)
+        self.ok("repair", ghost, "--from", good, "-q")
+        self.assertLessEqual(allocated(ghost, "experts-L1.bin"), before[0] + 2 * record + 65536)
+        self.ok("check", ghost, "-q")
 
     def test_killed_halfway(self):
         rng = random.Random(5)

@@ -34,6 +34,14 @@ class Case(unittest.TestCase):
         self.ok("seal", out)
         return out
 
+    def ghost(self, config, *options):
+        """A container of a model's real shapes whose files are holes but for the records' headers."""
+        out = self.path("ghost.waste")
+        subprocess.run([os.path.join(ROOT, "scripts", "make-ghost-container"), "--headers",
+                        os.path.join(ROOT, "tests", "data", "configs", config), out, *options],
+                       check=True, stdout=subprocess.DEVNULL)
+        return out
+
     def ok(self, *args):
         result = run(*args)
         self.assertEqual(result.returncode, 0, (args, result.stdout, result.stderr))
@@ -50,6 +58,14 @@ class Case(unittest.TestCase):
         self.assertEqual(result.returncode, code, (args, result.stdout, result.stderr))
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
         return result.stderr
+
+
+def size(folder, name):
+    return os.path.getsize(os.path.join(folder, name))
+
+
+def allocated(folder, name):
+    return os.stat(os.path.join(folder, name)).st_blocks * 512
 
 
 def flip(path, offset, bit):
