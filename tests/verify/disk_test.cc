@@ -37,7 +37,7 @@ TEST_CASE("disk: a scratch file has no name and every record of it is read") {
   DiskBench bench(target);
   for (const bool random : {false, true}) {
     int reads = 0;
-    const DiskRow row = bench.run(random, 2, 60, [&] { return ++reads >= 20; });
+    const DiskRow row = bench.run(random, 2, 60, [&] { return reads++ >= 20; });
     CHECK(row.depth == 2);
     CHECK(row.reads >= 20);
     CHECK(row.gb_per_s > 0);

@@ -108,7 +108,7 @@ TEST_CASE("a damaged record ends the run by name, and no other record is compute
   // The payload: only `verify` looks at it.
   for (std::uint32_t e = 0; e < 16; ++e) flip(container.bank_path(2), e * record + 1000);
   options.verify = true;
-  for (const IoMode io : {IoMode::Uring, IoMode::Pread}) {
+  for (const IoMode io : {IoMode::Auto, IoMode::Pread}) {
     options.io = io;
     Engine engine(options);
     Session session(engine);
@@ -137,7 +137,7 @@ TEST_CASE("a damaged record ends the run by name, and no other record is compute
 
   // A bank that is short from the start, and one that shrinks while it is in use.
   const std::uint64_t size = fs::file_size(container.bank_path(4));
-  for (const IoMode io : {IoMode::Uring, IoMode::Pread}) {
+  for (const IoMode io : {IoMode::Auto, IoMode::Pread}) {
     options.io = io;
     Engine engine(options);
     Session session(engine);

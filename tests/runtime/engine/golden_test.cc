@@ -116,7 +116,7 @@ TEST_CASE("one set of bits under every configuration") {
       CHECK(use.cache_records >= records);
       CHECK(use.cache_records < memory.cache_records);
     }
-    for (const IoMode io : {IoMode::Uring, IoMode::Pread}) {
+    for (const IoMode io : {IoMode::Auto, IoMode::Pread}) {
       EngineOptions o = base;
       o.io = io;
       o.budget = memory.floor + 2 * memory.record_bytes;

@@ -42,7 +42,7 @@ TEST_CASE("reads come back whole, with their errors, whichever way they are made
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint8_t>(i * 7 >> 3);
   write_file_atomic(dir / "f", data);
   const File file = File::open_read(dir / "f");
-  for (const IoMode mode : {IoMode::Uring, IoMode::Pread}) {
+  for (const IoMode mode : {IoMode::Auto, IoMode::Pread}) {
     const auto io = open_record_io(mode, 4);
     std::vector<std::vector<std::uint8_t>> buffers(4, std::vector<std::uint8_t>(10'000));
     ReadResult result;
