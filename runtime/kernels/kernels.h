@@ -150,11 +150,13 @@ struct Kernels {
 };
 
 /// The table for the level in force (core/simd.h). The AVX-512 table also needs VNNI and VBMI; a CPU without
-/// them gets the AVX2 one.
+/// them gets the AVX2 one. NEON's int8 dot products are used where the CPU has them.
 const Kernels& kernels();
 
 const Kernels& baseline_kernels();
-const Kernels& avx2_kernels();    // x86-64 only
-const Kernels& avx512_kernels();  // x86-64 only
+const Kernels& avx2_kernels();     // x86-64 only
+const Kernels& avx512_kernels();   // x86-64 only
+const Kernels& neon_kernels();     // 64-bit ARM only
+const Kernels& dotprod_kernels();  // 64-bit ARM only
 
 }  // namespace waste::runtime

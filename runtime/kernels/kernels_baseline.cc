@@ -4,6 +4,8 @@
 
 #include "runtime/kernels/unpack_q4.inc"
 
+#include "runtime/kernels/lookup_packed.inc"
+
 #include "runtime/kernels/lookup.inc"
 
 #include "runtime/kernels/float_kernels.inc"

@@ -1,9 +1,10 @@
-// Sixteen floats, as one AVX-512 register, two AVX2 registers or an array: the unit in which every
-// floating-point reduction of the engine is ordered, so that all of them round alike. Multiplication and
-// addition are fused where fma() says so and nowhere else.
+// Sixteen floats, as one AVX-512 register, two AVX2 registers, four NEON registers or an array: the unit in
+// which every floating-point reduction of the engine is ordered, so that all of them round alike.
+// Multiplication and addition are fused where fma() says so and nowhere else.
 //
 // For kernel files only: each is compiled once per instruction set, and everything here has internal linkage
-// so that no instruction set leaks into another's object through the linker.
+// so that no instruction set leaks into another's object through the linker. NEON is on in every object for
+// 64-bit ARM: the macro WASTE_NEON tells the NEON kernels' from the baseline's.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(WASTE_NEON)
+#include <arm_neon.h>
 #else
 #include <cmath>
 
@@ -148,6 +151,77 @@ inline void store_rounded_i16(std::int16_t* p, V16 x) {
 }
 inline float half_at(const std::uint16_t* p) {
   return _cvtsh_ss(*p);
+}
+
+#elif defined(WASTE_NEON)
+
+struct V16 {
+  float32x4_t v[4];
+};
+template <typename F>
+inline V16 each(F f) {
+  return {{f(0), f(1), f(2), f(3)}};
+}
+inline V16 load(const float* p) {
+  return each([&](int i) { return vld1q_f32(p + 4 * i); });
+}
+inline void store(float* p, const V16& x) {
+  for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, x.v[i]);
+}
+inline V16 splat(float f) {
+  return each([&](int) { return vdupq_n_f32(f); });
+}
+inline V16 load_half(const std::uint16_t* p) {
+  return each([&](int i) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))); });
+}
+inline V16 load_i8(const std::int8_t* p) {
+  const int8x16_t bytes = vld1q_s8(p);
+  const int16x8_t low = vmovl_s8(vget_low_s8(bytes));
+  const int16x8_t high = vmovl_high_s8(bytes);
+  return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_high_s16(low)),
+           vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_high_s16(high))}};
+}
+inline V16 operator+(const V16& x, const V16& y) {
+  return each([&](int i) { return vaddq_f32(x.v[i], y.v[i]); });
+}
+inline V16 operator-(const V16& x, const V16& y) {
+  return each([&](int i) { return vsubq_f32(x.v[i], y.v[i]); });
+}
+inline V16 operator*(const V16& x, const V16& y) {
+  return each([&](int i) { return vmulq_f32(x.v[i], y.v[i]); });
+}
+inline V16 operator/(const V16& x, const V16& y) {
+  return each([&](int i) { return vdivq_f32(x.v[i], y.v[i]); });
+}
+inline V16 fma(const V16& x, const V16& y, const V16& z) {
+  return each([&](int i) { return vfmaq_f32(z.v[i], x.v[i], y.v[i]); });
+}
+inline V16 select_less(const V16& a, const V16& b, const V16& x, const V16& y) {
+  return each([&](int i) { return vbslq_f32(vcltq_f32(a.v[i], b.v[i]), x.v[i], y.v[i]); });
+}
+// Not vmaxq and vminq, which order the two zeros and pass NaNs on: x86 returns the second operand then.
+inline V16 max(const V16& x, const V16& y) {
+  return select_less(y, x, x, y);
+}
+inline V16 min(const V16& x, const V16& y) {
+  return select_less(x, y, x, y);
+}
+inline V16 abs(const V16& x) {
+  return each([&](int i) { return vabsq_f32(x.v[i]); });
+}
+inline V16 scale_by_low_bits(const V16& a, const V16& n) {
+  return each([&](int i) {
+    const int32x4_t exponent = vshlq_n_s32(vreinterpretq_s32_f32(n.v[i]), 23);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a.v[i]), exponent));
+  });
+}
+inline void store_rounded_i16(std::int16_t* p, const V16& x) {
+  for (int i = 0; i < 4; ++i) vst1_s16(p + 4 * i, vmovn_s32(vcvtnq_s32_f32(x.v[i])));
+}
+inline float half_at(const std::uint16_t* p) {
+  float16_t half;
+  std::memcpy(&half, p, sizeof half);
+  return half;
 }
 
 #else

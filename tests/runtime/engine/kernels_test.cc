@@ -4,6 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -25,6 +29,9 @@ std::vector<const Kernels*> all_kernels() {
   if (best == SimdLevel::Avx512 && __builtin_cpu_supports("avx512vnni") &&
       __builtin_cpu_supports("avx512vbmi"))
     sets.push_back(&avx512_kernels());
+#elif defined(__aarch64__)
+  sets.push_back(&neon_kernels());
+  if ((::getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) sets.push_back(&dotprod_kernels());
 #endif
   return sets;
 }
