@@ -17,11 +17,7 @@ std::size_t packed_at(const ExpertQuant& quant, std::uint32_t vectors, std::uint
          quant.bytes_per_vector();
 }
 
-void put(const ExpertQuant& quant, const std::uint8_t* s, std::uint8_t* out) {
-  if (quant.index_bits == 8) {
-    std::copy_n(s, quant.stages, out);
-    return;
-  }
+void put_packed(const std::uint8_t* s, std::uint8_t* out) {
   out[0] = static_cast<std::uint8_t>(s[0] | s[1] << 6);
   out[1] = static_cast<std::uint8_t>(s[1] >> 2 | s[2] << 4);
   out[2] = static_cast<std::uint8_t>(s[2] >> 4 | s[3] << 2);
@@ -38,17 +34,35 @@ void get(const ExpertQuant& quant, const std::uint8_t* b, std::uint8_t* s) {
   s[3] = b[2] >> 2;
 }
 
+// Eight-bit indices, as many as the constant says: a run-time count costs a call for every few bytes.
+template <std::uint32_t kStages>
+void put_plain(const std::uint8_t* s, std::uint8_t* out) {
+  for (std::uint32_t i = 0; i < kStages; ++i) out[i] = s[i];
+}
+
+template <typename Put>
+void pack_rows(const ExpertQuant& quant, std::uint32_t rows, std::uint32_t vectors,
+               std::span<const std::uint8_t> plain, std::span<std::uint8_t> out, const Put& put) {
+  for (std::uint32_t r = 0; r < rows; ++r) {
+    const std::uint8_t* row = plain.data() + std::size_t{r} * vectors * quant.stages;
+    for (std::uint32_t v = 0; v < vectors; ++v) {
+      put(row + v * quant.stages, out.data() + packed_at(quant, vectors, r, v));
+    }
+  }
+}
+
 }  // namespace
 
 void pack_indices(const ExpertQuant& quant, std::uint32_t rows, std::uint32_t cols,
                   std::span<const std::uint8_t> plain, std::span<std::uint8_t> out) {
   const std::uint32_t vectors = cols / kVecDim;
-  std::fill(out.begin(), out.end(), std::uint8_t{0});
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    const std::uint8_t* row = plain.data() + std::size_t{r} * vectors * quant.stages;
-    for (std::uint32_t v = 0; v < vectors; ++v) {
-      put(quant, row + v * quant.stages, out.data() + packed_at(quant, vectors, r, v));
-    }
+  if (rows % kIndexBlock != 0) std::fill(out.begin(), out.end(), std::uint8_t{0});
+  if (quant.index_bits != 8) {
+    pack_rows(quant, rows, vectors, plain, out, put_packed);
+  } else if (quant.stages == 3) {
+    pack_rows(quant, rows, vectors, plain, out, put_plain<3>);
+  } else {
+    pack_rows(quant, rows, vectors, plain, out, put_plain<2>);
   }
 }
 
