@@ -240,6 +240,11 @@ void Checkpoint::read(const Tensor& tensor, std::uint64_t begin, std::span<std::
   shard.file.drop_cache(tensor.offset + begin, out.size());
 }
 
+void Checkpoint::prefetch(const Tensor& tensor) const {
+  const Shard& shard = shards_[tensor.shard];
+  if (!shard.reclaimed) shard.file.prefetch(tensor.offset, tensor.bytes);
+}
+
 std::vector<std::uint8_t> Checkpoint::saved_header(std::uint32_t index) const {
   const Shard& shard = shards_[index];
   std::uint8_t prefix[8];

@@ -52,6 +52,9 @@ class Checkpoint {
   /// from the page cache: a checkpoint is read once and is larger than memory.
   void read(const Tensor& tensor, std::uint64_t begin, std::span<std::uint8_t> out) const;
 
+  /// Has the kernel read the whole tensor into the page cache meanwhile.
+  void prefetch(const Tensor& tensor) const;
+
   /// The header of a shard as `Reclaimed` wants it back: u64 file size, the sample's digest, the header text.
   std::vector<std::uint8_t> saved_header(std::uint32_t shard) const;
 

@@ -7,6 +7,8 @@ namespace waste::convert {
 namespace {
 
 constexpr std::size_t kReadBlock = 4 << 20;
+// What is appended starts for the disk in runs of at least this much.
+constexpr std::uint64_t kWriteRun = 4 << 20;
 
 // Calls take(bytes) for [0, size) of the file in blocks.
 template <typename Take>
@@ -31,6 +33,7 @@ ExtentWriter::ExtentWriter(const fs::path& path, std::uint64_t size, std::uint64
     digests_.clear();
     extent_.reset();
   }
+  dropped_ = started_ = position_;
   if (size != 0) file_.reserve(size);
 }
 
@@ -62,6 +65,18 @@ void ExtentWriter::append(std::span<const std::uint8_t> data) {
   file_.write_exact(position_, data);
   digest(data);
   position_ += data.size();
+  if (position_ - started_ >= kWriteRun) write_back();
+}
+
+// Keeps the disk at work while the next bytes are made. Left to the kernel, gigabytes pile up: the sync at
+// the end then takes as long as everything before it on a disk that just keeps up, and every page written is
+// one that was never touched before.
+void ExtentWriter::write_back() {
+  file_.start_writeback(started_, position_ - started_);
+  file_.await_writeback(dropped_, started_ - dropped_);
+  file_.drop_cache(dropped_, started_ - dropped_);
+  dropped_ = started_;
+  started_ = position_;
 }
 
 void ExtentWriter::pad_to(std::uint64_t position) {
@@ -72,7 +87,7 @@ void ExtentWriter::pad_to(std::uint64_t position) {
 void ExtentWriter::checkpoint() {
   file_.sync();
   file_.drop_cache(dropped_, position_ - dropped_);
-  dropped_ = position_;
+  dropped_ = started_ = position_;
 }
 
 SealedFile ExtentWriter::finish() {

@@ -35,6 +35,7 @@ class ExtentWriter {
   SealedFile finish();
 
  private:
+  void write_back();
   void digest(std::span<const std::uint8_t> data);
   bool verify(std::uint64_t durable, std::span<const Digest128> digests);
 
@@ -43,6 +44,7 @@ class ExtentWriter {
   std::uint64_t extent_bytes_;
   std::uint64_t position_ = 0;
   std::uint64_t dropped_ = 0;  // start of what may still lie in the page cache
+  std::uint64_t started_ = 0;  // start of what is not on its way to the disk
   File file_;
   Xxh3Stream extent_;
   std::vector<Digest128> digests_;

@@ -18,6 +18,9 @@ namespace waste::convert {
 
 namespace {
 
+// Rows that are decoded and encoded in one go: few enough to stay in the second-level cache.
+constexpr std::uint32_t kCachedRows = 8;
+
 ExpertRecipe expert_recipe(const Recipe& recipe) {
   return {static_cast<int>(recipe.experts.stages), static_cast<int>(recipe.experts.entries), recipe.quality};
 }
@@ -89,7 +92,11 @@ class LayerEncoder {
  public:
   LayerEncoder(const Checkpoint& checkpoint, const Plan& plan, const LayerItem& item, const LayerBooks& books,
                const Importance& importance, StageTimes& times)
-      : checkpoint_(checkpoint), layout_(plan.layout), item_(item), times_(times) {
+      : checkpoint_(checkpoint),
+        layout_(plan.layout),
+        item_(item),
+        weighted_(!importance.columns(item.source->layer, MatrixKind::Gate).empty()),
+        times_(times) {
     for (const MatrixKind kind : {MatrixKind::Gate, MatrixKind::Up, MatrixKind::Down}) {
       encoders_.emplace_back(books.books(kind), expert_recipe(plan.recipe),
                              importance.columns(item.source->layer, kind));
@@ -106,6 +113,11 @@ class LayerEncoder {
       slot.scale[k].resize(matrix.scale->bytes);
       checkpoint_.read(*matrix.scale, 0, slot.scale[k]);
     }
+    if (expert + 1 == item_.bank.experts) return;
+    for (const MatrixSource& matrix : item_.source->experts[expert + 1]) {
+      checkpoint_.prefetch(*matrix.weight);
+      if (matrix.scale != nullptr) checkpoint_.prefetch(*matrix.scale);
+    }
   }
 
   void encode(Slot& slot) const {
@@ -117,39 +129,54 @@ class LayerEncoder {
   }
 
  private:
-  // In blocks of the 64 rows whose indices lie together: a matrix is never held as floats.
+  // In blocks of the 64 rows whose indices lie together, so that a matrix is never held as floats; with
+  // importance whole, because the encoder then makes tables for every call.
   void encode_matrix(std::size_t k, Slot& slot, std::span<std::uint8_t> record) const {
-    const MatrixSource& matrix = item_.source->experts[slot.expert][k];
     const std::uint32_t cols = layout_.cols[k];
     const std::size_t vectors = cols / kVecDim;
     const std::size_t packed = vectors * kIndexBlock * layout_.quant.bytes_per_vector();
-    const RowBytes bytes = row_bytes(matrix, cols);
-    slot.rows.resize(std::size_t{kIndexBlock} * cols);
-    slot.plain.resize(kIndexBlock * vectors * layout_.quant.stages);
-    slot.scales.resize(kIndexBlock);
+    const std::uint32_t block = weighted_ ? layout_.rows[k] : std::min(kIndexBlock, layout_.rows[k]);
+    slot.plain.resize(block * vectors * layout_.quant.stages);
+    slot.scales.resize(block);
     slot.errors[k] = {};
-    for (std::uint32_t first = 0; first < layout_.rows[k]; first += kIndexBlock) {
-      const std::uint32_t rows = std::min(kIndexBlock, layout_.rows[k] - first);
-      const std::span values = std::span(slot.rows).first(std::size_t{rows} * cols);
-      const std::span plain = std::span(slot.plain).first(rows * vectors * layout_.quant.stages);
-      const std::span scales = std::span(slot.scales).first(rows);
-      {
-        const PerfTimer timer(times_.decode);
-        decode_rows(matrix, first, rows, cols, part(slot.weight[k], first, rows, bytes.weight),
-                    part(slot.scale[k], first, rows, bytes.scale), values);
-      }
+    for (std::uint32_t first = 0; first < layout_.rows[k]; first += block) {
+      const std::uint32_t rows = std::min(block, layout_.rows[k] - first);
+      encode_rows(k, first, rows, slot);
       const PerfTimer timer(times_.encode);
-      encoders_[k].encode(values, rows, cols, plain, scales, slot.errors[k], slot.scratch);
-      pack_indices(layout_.quant, rows, cols, plain,
-                   record.subspan(layout_.index_offset[k] + first / kIndexBlock * packed, packed));
+      const std::size_t index_blocks = (rows + kIndexBlock - 1) / kIndexBlock;
+      pack_indices(
+          layout_.quant, rows, cols, slot.plain,
+          record.subspan(layout_.index_offset[k] + first / kIndexBlock * packed, index_blocks * packed));
       for (std::uint32_t r = 0; r < rows; ++r) {
-        if (!half_is_finite(scales[r])) {
+        if (!half_is_finite(slot.scales[r])) {
           fail_data("tensor \"{}\": row {}: its scale is too large for a half",
-                    printable(matrix.weight->name), first + r);
+                    printable(item_.source->experts[slot.expert][k].weight->name), first + r);
         }
         store_u16(record.data() + layout_.scale_offset + 2 * std::size_t{layout_.first_scale[k] + first + r},
-                  scales[r]);
+                  slot.scales[r]);
       }
+    }
+  }
+
+  // Rows [first, first + rows) of the matrix into the slot's plain indices and scales.
+  void encode_rows(std::size_t k, std::uint32_t first, std::uint32_t rows, Slot& slot) const {
+    const MatrixSource& matrix = item_.source->experts[slot.expert][k];
+    const std::uint32_t cols = layout_.cols[k];
+    const std::size_t row_indices = cols / kVecDim * layout_.quant.stages;
+    const RowBytes bytes = row_bytes(matrix, cols);
+    const std::uint32_t step = weighted_ ? rows : kCachedRows;
+    slot.rows.resize(std::size_t{step} * cols);
+    for (std::uint32_t r = 0; r < rows; r += step) {
+      const std::uint32_t n = std::min(step, rows - r);
+      const std::span values = std::span(slot.rows).first(std::size_t{n} * cols);
+      {
+        const PerfTimer timer(times_.decode);
+        decode_rows(matrix, first + r, n, cols, part(slot.weight[k], first + r, n, bytes.weight),
+                    part(slot.scale[k], first + r, n, bytes.scale), values);
+      }
+      const PerfTimer timer(times_.encode);
+      encoders_[k].encode(values, n, cols, std::span(slot.plain).subspan(r * row_indices, n * row_indices),
+                          std::span(slot.scales).subspan(r, n), slot.errors[k], slot.scratch);
     }
   }
 
@@ -161,6 +188,7 @@ class LayerEncoder {
   const Checkpoint& checkpoint_;
   const ExpertLayout& layout_;
   const LayerItem& item_;
+  const bool weighted_;
   StageTimes& times_;
   std::vector<MatrixEncoder> encoders_;
 };
@@ -281,7 +309,7 @@ SealedFile sealed_bank(const Plan& plan, const LayerItem& item, const UnitState&
   return {item.bank.file, item.bank.bytes, plan.layout.record_bytes, state.digests};
 }
 
-std::uint64_t expert_slot_bytes(const Plan& plan) {
+std::uint64_t expert_slot_bytes(const Plan& plan, bool weighted) {
   std::uint64_t stored = 0;
   std::uint64_t work = 0;
   if (plan.layers.empty()) return 0;
@@ -289,7 +317,8 @@ std::uint64_t expert_slot_bytes(const Plan& plan) {
     const MatrixSource& matrix = plan.layers[0].source->experts[0][k];
     stored += matrix.weight->bytes + (matrix.scale != nullptr ? matrix.scale->bytes : 0);
     // A block of rows as floats, again in the encoder's order, and its indices twice.
-    const std::uint64_t block = std::uint64_t{kIndexBlock} * plan.layout.cols[k];
+    const std::uint64_t rows = weighted ? plan.layout.rows[k] : kIndexBlock;
+    const std::uint64_t block = rows * plan.layout.cols[k];
     work = std::max(work, block * 8 + 2 * block / kVecDim * plan.layout.quant.stages);
   }
   return stored + plan.layout.record_bytes + work;

@@ -42,8 +42,9 @@ void convert_layer(const Checkpoint& checkpoint, const Plan& plan, const LayerIt
 /// The finished bank as the seal wants it.
 SealedFile sealed_bank(const Plan& plan, const LayerItem& item, const UnitState& state);
 
-/// Bytes one expert in flight takes: its weights as stored, its record, and the block of rows at work.
-std::uint64_t expert_slot_bytes(const Plan& plan);
+/// Bytes one expert in flight takes: its weights as stored, its record, and the rows at work, which are whole
+/// matrices when columns are weighted.
+std::uint64_t expert_slot_bytes(const Plan& plan, bool weighted);
 
 /// Bytes that training the next layer takes meanwhile.
 std::uint64_t training_bytes(const Plan& plan);

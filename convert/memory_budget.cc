@@ -23,7 +23,7 @@ MemoryBudget plan_memory(const Plan& plan, const Options& options) {
   const std::uint64_t held = peak_rss();
   const std::uint64_t training = training_bytes(plan);
   const std::uint64_t fixed = held + training + kOverhead;
-  const std::uint64_t slot = std::max<std::uint64_t>(1, expert_slot_bytes(plan));
+  const std::uint64_t slot = std::max<std::uint64_t>(1, expert_slot_bytes(plan, !options.importance.empty()));
   const std::uint64_t block = std::max<std::uint64_t>(1, trunk_block_bytes(plan));
   const std::uint64_t floor = fixed + std::max(slot, block);
   if (floor > ceiling) {

@@ -175,6 +175,28 @@ void File::sync() const {
   if (::fsync(fd_) != 0) fail_errno(errno, path_.string() + ": fsync");
 }
 
+void File::prefetch(std::uint64_t offset, std::uint64_t length) const {
+  ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+}
+
+void File::start_writeback(std::uint64_t offset, std::uint64_t length) const {
+  sync_range(offset, length, SYNC_FILE_RANGE_WRITE);
+}
+
+void File::await_writeback(std::uint64_t offset, std::uint64_t length) const {
+  sync_range(offset, length, SYNC_FILE_RANGE_WAIT_BEFORE);
+}
+
+// An error must not be lost: the kernel reports it to whoever asks first, which is not sync() any more.
+void File::sync_range(std::uint64_t offset, std::uint64_t length, unsigned flags) const {
+  if (length == 0) return;  // which the kernel takes for "to the end"
+  while (::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(length), flags) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == ENOSYS || errno == EOPNOTSUPP) return;  // sync() will do all of it
+    fail_errno(errno, fmt::format("{}: writing back {} bytes at offset {}", path_.string(), length, offset));
+  }
+}
+
 void File::drop_cache(std::uint64_t offset, std::uint64_t length) const {
   ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED);
 }

@@ -70,11 +70,19 @@ class File {
   void truncate(std::uint64_t size) const;
   /// Data and metadata are on stable storage when this returns.
   void sync() const;
+  /// Has the kernel read bytes [offset, offset + length) into the page cache meanwhile.
+  void prefetch(std::uint64_t offset, std::uint64_t length) const;
+  /// Starts to write those bytes to the disk; does not wait and makes nothing durable.
+  void start_writeback(std::uint64_t offset, std::uint64_t length) const;
+  /// Waits until what start_writeback() began is written. The metadata that a crash needs is still sync()'s.
+  void await_writeback(std::uint64_t offset, std::uint64_t length) const;
   /// Tells the kernel that bytes [offset, offset + length) need not stay in the page cache.
   void drop_cache(std::uint64_t offset, std::uint64_t length) const;
   void close();
 
  private:
+  void sync_range(std::uint64_t offset, std::uint64_t length, unsigned flags) const;
+
   File(int fd, fs::path path) : fd_(fd), path_(std::move(path)) {}
   int fd_ = -1;
   fs::path path_;
