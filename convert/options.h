@@ -17,8 +17,7 @@ enum class Reclaim { Off, Dry, On };
 /// Two runs with the same source and recipe write the same bytes.
 struct Recipe {
   ExpertQuant experts;
-  TensorFormat trunk =
-      TensorFormat::Q4G;  // of the large matrices that the format's defaults do not keep at 8 bits
+  TensorFormat trunk = TensorFormat::Q4G;  // of what trunk_format() does not keep at 8 bits
   Quality quality = Quality::Normal;
   std::uint64_t codebook_sample = 0;  // vectors of eight weights a codebook set is trained on
 };

@@ -8,13 +8,12 @@
 #include "container/core/text.h"
 #include "container/footprint/conversion_rate.h"
 #include "container/format/codebooks.h"
+#include "container/format/trunk_recipe.h"
 #include "convert/consumers.h"
 
 namespace waste::convert {
 
 namespace {
-
-constexpr std::uint64_t kSmallTensor = 65'536;  // elements below which a tensor stays F32
 
 // Offsets of large tensors are page-aligned, so that a reader can fetch rows past the page cache; small ones,
 // which are read once at start, only start on a cache line.
@@ -51,13 +50,6 @@ TrunkTensor place_tensor(const Tensor& source, TensorFormat format, std::uint64_
 
 }  // namespace
 
-TensorFormat trunk_format(std::string_view name, const Shape& shape, TensorFormat large) {
-  if (shape.rank <= 1 || shape.volume() < kSmallTensor) return TensorFormat::F32;
-  const bool delicate = name.starts_with("vision_tower.") || name.starts_with("mm_projector.") ||
-                        name.ends_with("embed_tokens.weight") || name.ends_with("lm_head.weight");
-  return delicate ? TensorFormat::Q8G : large;
-}
-
 Plan make_plan(const Checkpoint& checkpoint, const ModelMap& map, const ModelConfig& model,
                const Json& config, const Recipe& recipe) {
   Plan plan;
@@ -67,7 +59,8 @@ Plan make_plan(const Checkpoint& checkpoint, const ModelMap& map, const ModelCon
   plan.layout = expert_layout(model, recipe.experts);
   plan.source_bytes = checkpoint.bytes();
   for (const Tensor* source : map.trunk) {
-    const TensorFormat format = trunk_format(source->name, source->shape, recipe.trunk);
+    const TensorFormat format =
+        trunk_format(source->name, source->shape.rank, source->shape.volume(), recipe.trunk);
     plan.trunk.push_back({source, place_tensor(*source, format, plan.trunk_bytes)});
     const TrunkTensor& place = plan.trunk.back().place;
     plan.trunk_bytes = place.offset + place.bytes;

@@ -44,10 +44,6 @@ struct Plan {
 Plan make_plan(const Checkpoint& checkpoint, const ModelMap& map, const ModelConfig& model,
                const Json& config, const Recipe& recipe);
 
-/// The storage of a trunk tensor under the format's default recipe: one-dimensional and small tensors F32,
-/// embeddings, output head and everything visual Q8G, the rest `large`.
-TensorFormat trunk_format(std::string_view name, const Shape& shape, TensorFormat large);
-
 /// What is durable when a run begins.
 struct Progress {
   std::uint64_t trunk_tensors = 0;

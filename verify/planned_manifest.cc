@@ -5,13 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "container/core/checked.h"
+#include "container/format/trunk_recipe.h"
 
 namespace waste::verify {
 
 namespace {
 
-// Below this many elements a tensor stays float32.
-constexpr std::uint64_t kSmallTensor = 65536;
 constexpr std::uint64_t kTensorAlignment = 64;
 
 using Shape = std::vector<std::uint64_t>;
@@ -167,21 +166,16 @@ std::uint64_t volume(const Shape& shape, const std::string& name) {
   return n;
 }
 
-bool wants_8_bits(std::string_view name) {
-  return name.ends_with("embed_tokens.weight") || name.ends_with("lm_head.weight") ||
-         name.starts_with("vision_tower.") || name.starts_with("mm_projector.");
-}
-
 TrunkTensor stored(const SourceTensor& source, const Recipe& recipe) {
   TrunkTensor t;
   t.name = source.name;
   t.shape = source.shape;
   const std::uint64_t elements = volume(source.shape, source.name);
-  if (source.shape.size() == 1 || elements < kSmallTensor) {
+  t.format = trunk_format(source.name, source.shape.size(), elements, recipe.trunk);
+  if (!t.quantised()) {
     t.bytes = checked_mul(elements, 4, source.name);
     return t;
   }
-  t.format = wants_8_bits(source.name) ? TensorFormat::Q8G : recipe.trunk;
   // A 4-D kernel becomes [out, rest], a 3-D stack [rows, last].
   const std::uint64_t cols = source.shape.size() == 4 ? elements / source.shape[0] : source.shape.back();
   t.shape = {elements / cols, cols};

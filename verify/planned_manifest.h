@@ -14,7 +14,7 @@ namespace waste::verify {
 /// What can be chosen when converting.
 struct Recipe {
   ExpertQuant experts = ExpertQuant::vq3();
-  TensorFormat trunk = TensorFormat::Q4G;  // of large matrices; embeddings, lm_head and vision are Q8G
+  TensorFormat trunk = TensorFormat::Q4G;  // of what trunk_format() does not keep at 8 bits
 };
 
 /// A tensor of a checkpoint that is not a routed expert's.

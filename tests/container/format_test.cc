@@ -10,6 +10,7 @@
 
 #include "container/codec/source_formats.h"
 #include "container/format/container.h"
+#include "container/format/trunk_recipe.h"
 #include "tests/data_dir.h"
 
 namespace waste {
@@ -37,6 +38,24 @@ void check_refused(const std::function<void(Json&)>& damage, std::initializer_li
   damage(m);
   const std::string message = refusal([&] { parse_manifest(m.dump(), "manifest.json"); });
   for (const char* part : named) CHECK_MESSAGE(message.find(part) != std::string::npos, message);
+}
+
+TEST_CASE("trunk recipe: small tensors stay floats, delicate ones keep eight bits") {
+  const auto of = [](std::string_view name, std::uint64_t elements) {
+    return trunk_format(name, 2, elements, TensorFormat::Q4G);
+  };
+  CHECK(trunk_format("model.norm.weight", 1, 1 << 20, TensorFormat::Q4G) == TensorFormat::F32);
+  CHECK(of("model.layers.0.mlp.up_proj.weight", 65535) == TensorFormat::F32);
+  CHECK(of("model.layers.1.self_attn.q_proj.weight", 65536) == TensorFormat::Q4G);
+  CHECK(of("model.layers.1.block_sparse_moe.shared_experts.up_proj.weight", 65536) == TensorFormat::Q4G);
+  for (const char* name :
+       {"language_model.model.embed_tokens.weight", "lm_head.weight", "model.layers.0.mlp.gate_proj.weight",
+        "language_model.model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight",
+        "vision_tower.encoder.blocks.0.wo.weight", "mm_projector.proj.0.weight"}) {
+    CAPTURE(name);
+    CHECK(of(name, 65536) == TensorFormat::Q8G);
+  }
+  CHECK(trunk_format("x", 2, 65536, TensorFormat::Q8G) == TensorFormat::Q8G);
 }
 
 TEST_CASE("manifests: version, config, recipe") {

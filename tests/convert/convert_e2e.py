@@ -47,8 +47,9 @@ class Convert(Case):
         self.assertEqual((out / "tokenizer.model").read_bytes(), (DATA / "tiny-k3" / "tiktoken.model").read_bytes())
         for name, entry in reader.trunk.items():
             expected = reference.trunk[name]["fmt"]
-            # The golden converter stores these in 4 bits, which ruins them; the format's facts say 8.
-            expected = 2 if name.startswith("mm_projector.proj") else expected
+            # The golden converter stores these in 4 bits: that ruins the first, and costs much in the others.
+            if name.startswith("mm_projector.proj") or ".mlp." in name and expected == 3:
+                expected = 2
             self.assertEqual(entry["fmt"], expected, name)
             self.assertEqual(entry["off"] % (4096 if entry["bytes"] >= 65536 else 64), 0, name)
 

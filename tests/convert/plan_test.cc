@@ -89,20 +89,6 @@ TEST_CASE("problems: one line, and a long list is cut") {
   CHECK(message.ends_with("p49; and 10 more"));
 }
 
-TEST_CASE("plan: the format's default recipe") {
-  const auto of = [](std::string_view name, const Shape& shape) {
-    return trunk_format(name, shape, TensorFormat::Q4G);
-  };
-  CHECK(of("model.norm.weight", Shape{1 << 20}) == TensorFormat::F32);
-  CHECK(of("model.layers.1.mlp.up_proj.weight", Shape{65535, 1}) == TensorFormat::F32);
-  CHECK(of("model.layers.1.mlp.up_proj.weight", Shape{256, 256}) == TensorFormat::Q4G);
-  CHECK(of("language_model.model.embed_tokens.weight", Shape{256, 256}) == TensorFormat::Q8G);
-  CHECK(of("lm_head.weight", Shape{256, 256}) == TensorFormat::Q8G);
-  CHECK(of("vision_tower.encoder.blocks.0.wo.weight", Shape{256, 256}) == TensorFormat::Q8G);
-  CHECK(of("mm_projector.proj.0.weight", Shape{256, 256}) == TensorFormat::Q8G);
-  CHECK(trunk_format("x", Shape{256, 256}, TensorFormat::Q8G) == TensorFormat::Q8G);
-}
-
 TEST_CASE("plan: places are in order, aligned, apart, and as large as the format says") {
   const Source source = open_source(data_dir() / "tiny-k3", {});
   const Plan plan = plan_of(source, vq3());
