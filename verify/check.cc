@@ -107,7 +107,7 @@ class Check {
     }
     files_.push_back(found_size ? std::optional(DirectFile::open(map_.directory / file.name)) : std::nullopt);
     if (found_size && !files_.back()->direct()) result_.direct = false;
-    for (auto e = first_extent(index); e < map_.extents.size() && map_.extents[e].file == index; ++e) {
+    for (auto e = map_.first_extent(index); e < map_.extents.size() && map_.extents[e].file == index; ++e) {
       const Extent& extent = map_.extents[e];
       if (!found_size || extent.offset + extent.length > size) {
         result_.damaged[e] = true;
@@ -128,13 +128,6 @@ class Check {
     if (size < least) {
       whole_file(file, least - size, fmt::format("{} bytes, but the manifest needs {}", size, least));
     }
-  }
-
-  std::size_t first_extent(std::uint32_t file) const {
-    return static_cast<std::size_t>(
-        std::lower_bound(map_.extents.begin(), map_.extents.end(), file,
-                         [](const Extent& e, std::uint32_t f) { return e.file < f; }) -
-        map_.extents.begin());
   }
 
   std::size_t read(std::uint64_t next) {
@@ -196,7 +189,7 @@ class Check {
   void judge_codebooks() {
     const auto file = map_.file_index(kCodebooksFile);
     if (!map_.manifest || !file) return;
-    const std::size_t first = first_extent(*file);
+    const std::size_t first = map_.first_extent(*file);
     for (std::size_t e = first; e < map_.extents.size() && map_.extents[e].file == *file; ++e) {
       if (result_.damaged[e]) return;  // what is wrong has been said
     }

@@ -188,6 +188,12 @@ std::optional<std::uint32_t> ContainerMap::file_index(std::string_view name) con
   return std::nullopt;
 }
 
+std::size_t ContainerMap::first_extent(std::uint32_t file) const {
+  const auto at = std::lower_bound(extents.begin(), extents.end(), file,
+                                   [](const Extent& e, std::uint32_t f) { return e.file < f; });
+  return static_cast<std::size_t>(at - extents.begin());
+}
+
 const Digest128* ContainerMap::digest(const Extent& extent) const {
   const SealedFile* sealed = files[extent.file].sealed;
   return sealed == nullptr ? nullptr : &sealed->digests[extent.index];

@@ -60,6 +60,8 @@ struct ContainerMap {
   std::string meaning(const Extent& extent) const;
   const Digest128* digest(const Extent& extent) const;
   std::optional<std::uint32_t> file_index(std::string_view name) const;
+  /// Index of the file's first extent; those of the next file follow its last.
+  std::size_t first_extent(std::uint32_t file) const;
 };
 
 }  // namespace waste::verify

@@ -61,8 +61,8 @@ cli::Command copy_command() {
       .summary = "copy a container, checking every extent on the way and where it lands",
       .help =
           R"(The source is read once. Blocks are shared where the file system can (reflink), else written past the page
-cache and read back; holes stay holes. Interrupted or killed, it goes on when run again; the manifest is written last, so an unfinished
-copy is never mistaken for a container.
+cache and read back; holes stay holes and take no room. Interrupted or killed, it goes on when run again; the manifest
+is written last, so an unfinished copy is never mistaken for a container. Refused for want of room, it leaves nothing.
 
   waste-verify copy kimi-k3.waste /mnt/usb/kimi-k3.waste
 )",

@@ -27,21 +27,49 @@ Json to_json(const std::string& a, const std::string& b, const DiffResult& r) {
   out["finished"] = r.finished;
   out["same"] = r.finished && r.same();
   out["bytes"] = r.bytes;
+  out["hole_bytes"] = r.hole_bytes;
+  out["seconds"] = r.seconds;
+  out["first_sealed"] = r.first_sealed;
+  out["second_sealed"] = r.second_sealed;
   out["documents"] = r.documents;
   out["tensors"] = Json::array();
   for (const TensorDifference& t : r.tensors) {
-    out["tensors"].push_back(
-        {{"name", t.name}, {"problem", t.problem}, {"difference", values_json(t.values)}});
+    out["tensors"].push_back({{"name", t.name},
+                              {"problem", t.problem},
+                              {"first_damage", t.damage.first},
+                              {"second_damage", t.damage.second},
+                              {"difference", values_json(t.values)}});
   }
   out["experts"] = Json::array();
   for (const ExpertDifference& e : r.experts) {
-    Json row = {{"layer", e.layer}, {"expert", e.expert}, {"problem", e.problem}};
+    Json row = {{"layer", e.layer},
+                {"expert", e.expert},
+                {"problem", e.problem},
+                {"first_damage", e.damage.first},
+                {"second_damage", e.damage.second}};
     for (std::uint32_t kind = 0; kind < kMatrixKinds; ++kind) {
       row[std::string(matrix_name(static_cast<MatrixKind>(kind)))] = values_json(e.values[kind]);
     }
     out["experts"].push_back(std::move(row));
   }
   return out;
+}
+
+void print_damage(const std::string& place, const Damage& damage) {
+  if (!damage.first.empty()) fmt::print("{}: damaged in the first: {}\n", place, damage.first);
+  if (!damage.second.empty()) fmt::print("{}: damaged in the second: {}\n", place, damage.second);
+}
+
+// Who judged what differs, for whoever has to decide which side to keep.
+void print_authority(const DiffResult& r) {
+  if (r.first_sealed && r.second_sealed) {
+    fmt::print("what differs was compared with the seal of each\n");
+    return;
+  }
+  fmt::print("{}: damage there shows only in what a record's crc32 covers\n",
+             r.first_sealed    ? "the second is not sealed"
+             : r.second_sealed ? "the first is not sealed"
+                               : "neither is sealed");
 }
 
 void print_result(const DiffResult& r) {
@@ -51,18 +79,20 @@ void print_result(const DiffResult& r) {
   };
   for (const std::string& document : r.documents) fmt::print("{}\n", document);
   for (const TensorDifference& t : r.tensors) {
+    print_damage(printable(t.name), t.damage);
     fmt::print("{}: {}\n", printable(t.name), t.problem.empty() ? values(t.values) : t.problem);
   }
   std::size_t undecoded = 0;
   for (const ExpertDifference& e : r.experts) {
+    const std::string place = fmt::format("expert {} of layer {}", e.expert, e.layer);
+    print_damage(place, e.damage);
     if (!e.problem.empty()) {
-      fmt::print("expert {} of layer {}: {}\n", e.expert, e.layer, e.problem);
+      fmt::print("{}: not decoded: {}\n", place, e.problem);
     } else if (!e.values[0]) {
       ++undecoded;
     } else {
       for (std::uint32_t kind = 0; kind < kMatrixKinds; ++kind) {
-        fmt::print("expert {} of layer {}, {}: {}\n", e.expert, e.layer,
-                   matrix_name(static_cast<MatrixKind>(kind)), values(e.values[kind]));
+        fmt::print("{}, {}: {}\n", place, matrix_name(static_cast<MatrixKind>(kind)), values(e.values[kind]));
       }
     }
   }
@@ -70,10 +100,18 @@ void print_result(const DiffResult& r) {
   if (!r.finished) {
     fmt::print("interrupted\n");
   } else if (r.same()) {
-    fmt::print("the same: {} compared\n", format_bytes(static_cast<double>(r.bytes)));
+    fmt::print("the same: {} compared in {}", format_bytes(static_cast<double>(r.bytes)),
+               format_duration(r.seconds));
+    if (r.hole_bytes > 0) {
+      fmt::print("; {} of them are holes on both sides\n", format_bytes(static_cast<double>(r.hole_bytes)));
+    } else {
+      fmt::print(", both sides read at {:.2f} GB/s together\n",
+                 r.seconds > 0 ? 2 * static_cast<double>(r.bytes) / r.seconds * 1e-9 : 0);
+    }
   } else {
     fmt::print("{} documents, {} tensors and {} experts differ\n", r.documents.size(), r.tensors.size(),
                r.experts.size());
+    print_authority(r);
   }
 }
 
@@ -105,8 +143,10 @@ cli::Command diff_command() {
       .usage = "A B [options]",
       .summary = "say which tensors and experts of two containers differ, and by how much",
       .help =
-          R"(Both are read once and compared byte by byte; what differs is decoded and compared as values. Containers of
-different recipes can be compared as long as the model is the same. Exit 1 if they differ.
+          R"(Both are read once, past the page cache, and compared byte by byte; holes on both sides are left out. What
+differs is read again: each side is judged by its own seal, which says where the damage is, and decoded to say by how
+much they differ. Containers of different recipes can be compared as long as the model is the same. Exit 1 if they
+differ. That two copies are the same does not say that they are sound: see waste-verify check.
 
   waste-verify diff kimi-k3.waste /mnt/old/kimi-k3.waste
   waste-verify diff kimi-k3.vq3.waste kimi-k3.vq2.waste --experts 1

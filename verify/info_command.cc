@@ -112,14 +112,19 @@ int run(const cli::po::variables_map& vm) {
 }  // namespace
 
 cli::Command info_command() {
-  cli::Command command{.name = "info",
-                       .usage = "DIR [options]",
-                       .summary = "say what a container is: model, recipe, sizes, parameters, seal",
-                       .help = R"(  waste-verify info kimi-k3.waste
+  cli::Command command{
+      .name = "info",
+      .usage = "DIR [options]",
+      .summary = "say what a container is: model, recipe, sizes, parameters, seal",
+      .help =
+          R"(Reads the manifest and the sizes of the files alone; whether their bytes are sound is what check says.
+
+  waste-verify info kimi-k3.waste
+  waste-verify info kimi-k3.waste --json
 )",
-                       .positionals = {{"DIR"}},
-                       .options = {},
-                       .run = run};
+      .positionals = {{"DIR"}},
+      .options = {},
+      .run = run};
   command.options.add_options()("json", "machine-readable output (verify/SCHEMA.md)");
   return command;
 }

@@ -17,6 +17,7 @@ constexpr double kLeft = 80;
 constexpr double kRight = 170;  // room for the legend
 constexpr double kTop = 50;
 constexpr double kBottom = 60;
+constexpr double kMarkerRow = 15;
 // Distinct for readers who do not tell red from green (Okabe and Ito, 2008).
 constexpr std::array<const char*, 6> kColours = {"#0072b2", "#d55e00", "#009e73",
                                                  "#cc79a7", "#e69f00", "#56b4e9"};
@@ -62,6 +63,9 @@ class Panel {
       low_ = std::min(low_, std::log(marker.x));
       high_ = std::max(high_, std::log(marker.x));
     }
+    markers_ = chart.markers;
+    std::sort(markers_.begin(), markers_.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
+    ceiling_ = kTop + kMarkerRow * static_cast<double>(markers_.size());
     double most = 0;
     for (const auto& series : chart.series) {
       for (const double y : series.y) {
@@ -74,7 +78,7 @@ class Panel {
 
   void draw() {
     axes();
-    for (const auto& marker : chart_.markers) mark(marker);
+    for (std::size_t i = 0; i < markers_.size(); ++i) mark(i);
     for (std::size_t i = 0; i < chart_.series.size(); ++i) curve(i);
   }
 
@@ -83,7 +87,9 @@ class Panel {
     const double span = high_ > low_ ? (std::log(x) - low_) / (high_ - low_) : 0.5;
     return kLeft + span * (kWidth - kLeft - kRight);
   }
-  double py(double y) const { return origin_ + kHeight - kBottom - y / top_ * (kHeight - kTop - kBottom); }
+  double py(double y) const {
+    return origin_ + kHeight - kBottom - y / top_ * (kHeight - ceiling_ - kBottom);
+  }
 
   template <typename... Args>
   void put(fmt::format_string<Args...> format, Args&&... args) {
@@ -115,11 +121,14 @@ class Panel {
         py(top_ / 2), escape(chart_.y_label));
   }
 
-  void mark(const Chart::Marker& marker) {
+  // Labels stand above the plotted area, one a row, the leftmost on top: no line crosses another's label.
+  void mark(std::size_t index) {
+    const Chart::Marker& marker = markers_[index];
+    const double row = origin_ + kTop + kMarkerRow * static_cast<double>(index);
     put(R"(<line x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}" class="mark"/>)", px(marker.x), py(0),
-        py(top_));
-    put(R"svg(<text x="{0:.1f}" y="{1:.1f}" class="small" transform="rotate(-90 {0:.1f} {1:.1f})">{2}</text>)svg",
-        px(marker.x) - 4, py(0) - 6, escape(marker.label));
+        row - 8);
+    put(R"(<text x="{:.1f}" y="{:.1f}" class="small">{}</text>)", px(marker.x) + 4, row,
+        escape(marker.label));
   }
 
   void curve(std::size_t index) {
@@ -141,13 +150,15 @@ class Panel {
       put(R"(<circle cx="{:.1f}" cy="{:.1f}" r="2.5" fill="{}"/>)", x, y, colour);
     }
     flush();
-    const double y = origin_ + kTop + 20 * static_cast<double>(index);
+    const double y = origin_ + ceiling_ + 20 * static_cast<double>(index);
     put(R"(<line x1="{0:.0f}" y1="{1:.0f}" x2="{2:.0f}" y2="{1:.0f}" stroke="{3}" class="curve"/>)",
         kWidth - kRight + 16, y, kWidth - kRight + 40, colour);
     put(R"(<text x="{:.0f}" y="{:.0f}">{}</text>)", kWidth - kRight + 46, y + 4, escape(series.name));
   }
 
   const Chart& chart_;
+  std::vector<Chart::Marker> markers_;  // by x
+  double ceiling_ = kTop;               // of the plotted area
   double origin_;
   std::string& out_;
   double low_ = 0;

@@ -70,13 +70,17 @@ class Scan {
 
 }  // namespace
 
-std::span<const std::uint8_t> PieceReader::next() {
-  const std::uint64_t length = std::min(piece_.length, buffer_.size() - 2 * kDirectBlock);
+std::span<const std::uint8_t> PieceReader::next(std::uint64_t limit) {
+  const std::uint64_t length = std::min({piece_.length, buffer_.size() - 2 * kDirectBlock, limit});
   if (length == 0) return {};
   const auto view = file_.read(piece_.offset, length, buffer_);
+  skip(length);
+  return view;
+}
+
+void PieceReader::skip(std::uint64_t length) {
   piece_.offset += length;
   piece_.length -= length;
-  return view;
 }
 
 std::size_t scan(const std::vector<DirectFile>& files, const std::vector<Piece>& pieces, std::size_t first,

@@ -25,9 +25,13 @@ class PieceReader {
   PieceReader(const DirectFile& file, const Piece& piece, AlignedBuffer& buffer)
       : file_(file), piece_(piece), buffer_(buffer) {}
 
-  /// The next bytes, empty after the last. The view lives until the next call. A file that ends too soon is
-  /// Error(Data), a medium error Error(Machine).
-  std::span<const std::uint8_t> next();
+  /// The next bytes, at most `limit`; empty after the last. The view lives until the next call. A file that
+  /// ends too soon is Error(Data), a medium error Error(Machine).
+  std::span<const std::uint8_t> next(std::uint64_t limit = UINT64_MAX);
+  /// Leaves the next `length` bytes out.
+  void skip(std::uint64_t length);
+
+  const DirectFile& file() const { return file_; }
 
  private:
   const DirectFile& file_;

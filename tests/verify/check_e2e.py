@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from support import Case, ROOT, VERIFY, flip, run
+from support import Case, VERIFY, flip, run
 
 
 def names_it(report, name, offset):
@@ -108,10 +108,7 @@ class Ghost(Case):
 
     def setUp(self):
         super().setUp()
-        self.folder = self.path("ghost.waste")
-        subprocess.run([os.path.join(ROOT, "scripts", "make-ghost-container"),
-                        os.path.join(ROOT, "tests", "data", "configs", "kimi-k3.json"), self.folder],
-                       check=True, stdout=subprocess.DEVNULL)
+        self.folder = self.ghost("kimi-k3.json")
 
     def interrupt(self, *args):
         process = subprocess.Popen([VERIFY, "check", self.folder, "--json", *args], stdout=subprocess.PIPE,

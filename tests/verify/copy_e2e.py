@@ -13,6 +13,7 @@ import zlib
 from support import Case, VERIFY, allocated, flip, run, size
 
 RECORD = 8192
+SMALL = ("--headers", "--layers", "2", "--expert-count", "4")
 
 
 class Copy(Case):
@@ -63,7 +64,7 @@ class Copy(Case):
         self.same(source, target)
 
     def test_holes_stay_holes(self):
-        source, target = self.ghost("kimi-linear.json", "--layers", "2", "--expert-count", "4"), self.path("copy.waste")
+        source, target = self.ghost("kimi-linear.json", *SMALL), self.path("copy.waste")
         self.ok("seal", source, "-q")
         self.ok("copy", source, target, "-q", "--no-reflink")
         self.ok("check", target, "-q")
@@ -87,7 +88,7 @@ class Copy(Case):
 
     def test_a_disk_that_cannot_hold_it(self):
         source, mount = self.sealed("tiny-linear.waste"), self.path("small")
-        ghost = self.ghost("kimi-linear.json", "--layers", "2", "--expert-count", "4")
+        ghost = self.ghost("kimi-linear.json", *SMALL)
         os.mkdir(mount)
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", mount], capture_output=True).returncode != 0:
             self.skipTest("mounting is not permitted")
@@ -154,6 +155,59 @@ class Diff(Case):
         report = self.json(1, "diff", self.a, self.b)
         self.assertEqual(len(report["tensors"]), 1)
         self.assertAlmostEqual(report["tensors"][0]["difference"]["largest"], 0.5, places=5)
+
+    def test_which_side_is_damaged(self):
+        """Each side is judged by its own seal, in a bank, the trunk, the books and a sidecar."""
+        for folder in (self.a, self.b):
+            self.ok("seal", folder)
+        self.assertTrue(self.json(0, "diff", self.a, self.b)["second_sealed"])
+        flip(os.path.join(self.a, "experts-L1.bin"), 3 * RECORD + 500, 0)
+        flip(os.path.join(self.b, "experts-L4.bin"), 2 * RECORD + 500, 0)
+        flip(os.path.join(self.b, "trunk.bin"), size(self.b, "trunk.bin") - 1, 0)
+        flip(os.path.join(self.b, "codebooks.bin"), 16 + 2 * 8, 0)  # a value of the first book, of layer 1
+        with open(os.path.join(self.a, "specials.json"), "a") as f:
+            f.write(" ")
+        report = self.json(1, "diff", self.a, self.b)
+        experts = {(e["layer"], e["expert"]): e for e in report["experts"]}
+        self.assertEqual(set(experts), {(1, e) for e in range(16)} | {(4, 2)})
+        first, second = experts[1, 3], experts[4, 2]
+        self.assertIn("crc32", first["first_damage"])
+        self.assertIn("crc32", first["problem"])
+        self.assertEqual(first["second_damage"], "")
+        self.assertEqual(second["first_damage"], "")
+        self.assertIn("XXH3-128: sealed", second["second_damage"])
+        sound = experts[1, 0]  # other books under the same bytes
+        self.assertEqual((sound["first_damage"], sound["second_damage"]), ("", ""))
+        self.assertGreater(sound["w1"]["largest"], 0)
+        self.assertEqual(sound["w2"]["largest"], 0)
+        self.assertEqual(len(report["tensors"]), 1)
+        self.assertEqual(report["tensors"][0]["first_damage"], "")
+        self.assertIn("XXH3-128: sealed", report["tensors"][0]["second_damage"])
+        books, sidecar = sorted(report["documents"])
+        self.assertRegex(books, "codebooks.bin: books of layers 1; damaged in the second: XXH3")
+        self.assertRegex(sidecar, r"specials.json: other bytes; damaged in the first: \d+ bytes, expected")
+        text = run("diff", self.a, self.b).stdout
+        self.assertIn("expert 2 of layer 4: damaged in the second: XXH3-128", text)
+        self.assertIn("compared with the seal of each", text)
+
+    def test_holes(self):
+        """Holes on both sides are left out, and only there."""
+        ghost, other = self.ghost("kimi-linear.json", *SMALL), self.path("other.waste")
+        self.ok("seal", ghost, "-q")
+        self.ok("copy", ghost, other, "-q", "--no-reflink")
+        report = self.json(0, "diff", ghost, other)
+        self.assertGreater(report["hole_bytes"], 0.99 * report["bytes"])
+        record = size(other, "experts-L1.bin") // 4
+        with open(os.path.join(other, "experts-L1.bin"), "r+b") as f:
+            f.seek(record - 9000)
+            f.write(bytes(9000))  # the same zeros, no hole any more
+            f.seek(3 * record + 700_001)
+            f.write(b"\1")
+        for a, b in ((ghost, other), (other, ghost)):
+            report = self.json(1, "diff", a, b)
+            self.assertEqual([(e["layer"], e["expert"]) for e in report["experts"]], [(1, 3)])
+            self.assertEqual([bool(report["experts"][0][f"{side}_damage"]) for side in ("first", "second")],
+                             [a == other, b == other])
 
     def test_recipes(self):
         other = self.copy("tiny-linear.waste", "c.waste")

@@ -2,14 +2,28 @@
 """waste-verify plan from the command line, for a config, a checkpoint, a container and a ghost of Kimi K3."""
 import json
 import os
-import subprocess
 import unittest
 import xml.etree.ElementTree
 
 from support import Case, ROOT
 
-K3 = os.path.join(ROOT, "tests", "data", "configs", "kimi-k3.json")
+CONFIGS = os.path.join(ROOT, "tests", "data", "configs")
+K3 = os.path.join(CONFIGS, "kimi-k3.json")
 SPEEDS = ("--disk-gbs", "2", "--gflops", "100")
+
+
+def text_boxes(svg):
+    """Left, top, right and bottom of every text, a character being about half as wide as it is high."""
+    for e in xml.etree.ElementTree.parse(svg).iter():
+        if not e.tag.endswith("text"):
+            continue
+        high = {"title": 16, "small": 11}.get(e.get("class"), 13)
+        wide, x, y = 0.55 * high * len(e.text), float(e.get("x")), float(e.get("y"))
+        if e.get("transform"):  # the y axis' label, upright and centred
+            yield e.text, (x - high, y - wide / 2, x, y + wide / 2)
+        else:
+            left = x - {"middle": wide / 2, "end": wide}.get(e.get("text-anchor"), 0)
+            yield e.text, (left, y - high, left + wide, y)
 
 
 class Plan(Case):
@@ -27,9 +41,7 @@ class Plan(Case):
         self.assertIn("Kimi-Linear", report["estimates"]["hit_rates"])
 
     def test_ghost_container_equals_config(self):
-        ghost = self.path("ghost.waste")
-        subprocess.run([os.path.join(ROOT, "scripts", "make-ghost-container"), K3, ghost], check=True,
-                       stdout=subprocess.DEVNULL)
+        ghost = self.ghost("kimi-k3.json")
         a, b = (self.json(0, "plan", m, *SPEEDS) for m in (K3, ghost))
         self.assertEqual(a["rows"], b["rows"])
         self.assertEqual(a["floor"], b["floor"])
@@ -65,6 +77,17 @@ class Plan(Case):
         self.assertIn("replayed", report["estimates"]["hit_rates"])
         labels = [e.text for e in xml.etree.ElementTree.parse(svg).iter() if e.tag.endswith("text")]
         self.assertIn("floor", labels)
+
+    def test_no_label_of_a_plot_covers_another(self):
+        svg = self.path("plan.svg")
+        for config in ("kimi-k3.json", "kimi-linear.json"):
+            self.ok("plan", os.path.join(CONFIGS, config), *SPEEDS, "--plot", svg)
+            boxes = list(text_boxes(svg))
+            self.assertGreater(len(boxes), 20)
+            for i, (name, a) in enumerate(boxes):
+                for other, b in boxes[:i]:
+                    apart = a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+                    self.assertTrue(apart, (config, name, other))
 
     def test_refusals(self):
         self.refused(2, "plan")

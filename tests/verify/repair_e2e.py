@@ -155,7 +155,7 @@ class Repair(Case):
         self.assertIn("nothing to repair", self.ok("repair", self.bad, "--from", self.good))
 
     def test_holes_are_not_filled(self):
-        ghost = self.ghost("kimi-linear.json", "--layers", "2", "--expert-count", "4")
+        ghost = self.ghost("kimi-linear.json", "--headers", "--layers", "2", "--expert-count", "4")
         self.ok("seal", ghost, "-q")
         good, bank = self.path("ghost-good.waste"), os.path.join(ghost, "experts-L1.bin")
         self.ok("copy", ghost, good, "-q")

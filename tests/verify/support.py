@@ -35,9 +35,9 @@ class Case(unittest.TestCase):
         return out
 
     def ghost(self, config, *options):
-        """A container of a model's real shapes whose files are holes but for the records' headers."""
+        """A container of a model's real sizes whose files are holes."""
         out = self.path("ghost.waste")
-        subprocess.run([os.path.join(ROOT, "scripts", "make-ghost-container"), "--headers",
+        subprocess.run([os.path.join(ROOT, "scripts", "make-ghost-container"),
                         os.path.join(ROOT, "tests", "data", "configs", config), out, *options],
                        check=True, stdout=subprocess.DEVNULL)
         return out
