@@ -9,6 +9,9 @@ namespace {
 inline void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  // As long as a pause; the instruction called yield does nothing on most CPUs.
+  __asm__ volatile("isb");
 #else
   std::this_thread::yield();
 #endif
