@@ -1,5 +1,9 @@
 #include "convert/encoder/joint_refit.h"
 
+// Eigen's NEON code fuses multiplications and additions, its SSE code does not, and the two sum in other
+// orders: the last bit of a book's entry in a million was another. Its plain code, half as fast, gives the
+// same bits everywhere.
+#define EIGEN_DONT_VECTORIZE
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
 #include <array>
