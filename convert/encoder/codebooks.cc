@@ -28,6 +28,9 @@ int refit_rounds(Quality quality) {
   return 0;
 }
 
+// Vectors of a row whose tables one task makes, each for all rows.
+constexpr std::size_t kColumnChunk = 8;
+
 // The beam decides best when the book that says most comes first.
 void order_by_energy(Codebooks& books) {
   std::vector<int> order(books.stages);
@@ -82,9 +85,14 @@ Codebooks train_codebooks(std::span<const float> samples, std::size_t cols, cons
   for (int round = 0; round < refit_rounds(recipe.quality); round++) {
     order_by_energy(books);
     const VectorEncoder encoder(books, beam_width(recipe.quality), importance);
+    if (!encoder.importance().empty()) {
+      for_chunks(vectors, kColumnChunk, [&](std::size_t begin, std::size_t end) {
+        encoder.encode_columns(x.data(), rows, cols, begin, end, indices.data());
+      });
+    }
     for_chunks(rows, row_chunk, [&](std::size_t begin, std::size_t end) {
       std::uint8_t* const out = indices.data() + begin * vectors * recipe.stages;
-      encoder.encode(x.data() + begin * cols, end - begin, cols, out);
+      if (encoder.importance().empty()) encoder.encode(x.data() + begin * cols, end - begin, cols, out);
       for (std::size_t r = begin; r < end; r++) {
         const RowSums sums =
             encoder.weighted_sums(x.data() + r * cols, cols, indices.data() + r * vectors * recipe.stages);

@@ -13,15 +13,10 @@ bool plain() {
   return simd_level() == SimdLevel::Scalar;
 }
 
-std::int16_t to_integer_score(float score) {
-  return static_cast<std::int16_t>(
-      std::nearbyint(std::clamp(score * kIntegerScale, -kIntegerMax, kIntegerMax)));
-}
-
 }  // namespace
 
 BookTables::BookTables(const Codebooks& books, std::span<const float> weights, bool products)
-    : stages_(books.stages), entries_(books.entries) {
+    : stages_(books.stages), entries_(books.entries), with_products_(products) {
   assert(entries_ >= 64 && entries_ <= kMaxEntries && std::has_single_bit(static_cast<unsigned>(entries_)));
   assert(stages_ >= 2 && stages_ <= kMaxStages);
   const std::size_t total = static_cast<std::size_t>(stages_) * entries_;
@@ -32,6 +27,11 @@ BookTables::BookTables(const Codebooks& books, std::span<const float> weights, b
   products_at_ = integer_norms_at_ + total;
   integer_products_at_ = products_at_ + pairs * entries_ * entries_;
   memory_ = AlignedBuffer((integer_products_at_ + pairs * entries_ * entries_ / 2) * sizeof(float));
+  fill(books, weights);
+}
+
+void BookTables::fill(const Codebooks& books, std::span<const float> weights) {
+  assert(books.stages == stages_ && books.entries == entries_);
   float* const out = reinterpret_cast<float*>(memory_.data());
   for (int s = 0; s < stages_; s++) {
     for (int c = 0; c < entries_; c++) {
@@ -48,21 +48,14 @@ BookTables::BookTables(const Codebooks& books, std::span<const float> weights, b
       out[integer_norms_at_ + s * entries_ + c] = half <= kIntegerEntry ? half * kIntegerScale : 0x1p40f;
     }
   }
-  if (!products) return;
+  if (!with_products_) return;
   float* product = out + products_at_;
   std::int16_t* integer = reinterpret_cast<std::int16_t*>(out + integer_products_at_);
   for (int later = 1; later < stages_; later++) {
     for (int earlier = 0; earlier < later; earlier++) {
       for (int c = 0; c < entries_; c++) {
-        const float* a = rows(earlier) + c * kVectorDim;
-        for (int e = 0; e < entries_; e++) product[e] = 0;
-        for (int d = 0; d < kVectorDim; d++) {
-          const float* column = dimension(later, d);
-          for (int e = 0; e < entries_; e++) product[e] += a[d] * column[e];
-        }
-        for (int e = 0; e < entries_; e++) {
-          integer[e] = half_norms(later)[e] <= kIntegerEntry ? to_integer_score(product[e]) : std::int16_t{0};
-        }
+        book_products(rows(earlier) + c * kVectorDim, dimension(later, 0), half_norms(later), entries_,
+                      product, integer);
         product += entries_;
         integer += entries_;
       }
@@ -93,6 +86,11 @@ RowSums row_sums(const BookTables& tables, const float* w, const float* weights,
 
 void scale_row(const float* w, float factor, std::size_t cols, float* out) {
   (plain() ? scalar::scale_row : simd::scale_row)(w, factor, cols, out);
+}
+
+void book_products(const float* a, const float* columns, const float* half_norms, std::size_t entries,
+                   float* product, std::int16_t* integer) {
+  (plain() ? scalar::book_products : simd::book_products)(a, columns, half_norms, entries, product, integer);
 }
 
 }  // namespace waste::convert

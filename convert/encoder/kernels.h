@@ -33,6 +33,9 @@ class BookTables {
   /// Without `products`, most of the work, a beam cannot use the tables.
   explicit BookTables(const Codebooks& books, std::span<const float> weights = {}, bool products = true);
 
+  /// Makes the tables anew, of the same memory, for other weights or for books of the same shape.
+  void fill(const Codebooks& books, std::span<const float> weights);
+
   int stages() const { return stages_; }
   int entries() const { return entries_; }
   /// [entries] floats: one dimension of all entries.
@@ -61,6 +64,7 @@ class BookTables {
   const float* floats() const { return reinterpret_cast<const float*>(memory_.data()); }
 
   int stages_, entries_;
+  bool with_products_;
   std::size_t rows_at_, norms_at_, integer_norms_at_, products_at_, integer_products_at_;  // in floats
   AlignedBuffer memory_;
 };
@@ -128,6 +132,13 @@ RowSums row_sums(const BookTables& tables, const float* w, const float* weights,
 /// out = w * factor.
 void scale_row(const float* w, float factor, std::size_t cols, float* out);
 
+/// Products of one entry `a` [8] with all entries of a book: `columns` [8][entries] and `half_norms`
+/// [entries] as in BookTables. `product` [entries] adds up dimension by dimension, without fma; `integer`
+/// [entries] is that times kIntegerScale, to the nearest even, saturated, and 0 for entries out of an
+/// integer's reach.
+void book_products(const float* a, const float* columns, const float* half_norms, std::size_t entries,
+                   float* product, std::int16_t* integer);
+
 // The two implementations. `simd` is for CPUs above SimdLevel::Scalar.
 namespace scalar {
 void encode_greedy(const BookTables& tables, const float* x, std::size_t count, std::uint8_t* indices);
@@ -139,6 +150,8 @@ RowStats row_stats(const float* w, std::size_t cols);
 RowSums row_sums(const BookTables& tables, const float* w, const float* weights, std::size_t cols,
                  const std::uint8_t* indices);
 void scale_row(const float* w, float factor, std::size_t cols, float* out);
+void book_products(const float* a, const float* columns, const float* half_norms, std::size_t entries,
+                   float* product, std::int16_t* integer);
 }  // namespace scalar
 
 namespace simd {
@@ -151,6 +164,8 @@ RowStats row_stats(const float* w, std::size_t cols);
 RowSums row_sums(const BookTables& tables, const float* w, const float* weights, std::size_t cols,
                  const std::uint8_t* indices);
 void scale_row(const float* w, float factor, std::size_t cols, float* out);
+void book_products(const float* a, const float* columns, const float* half_norms, std::size_t entries,
+                   float* product, std::int16_t* integer);
 }  // namespace simd
 
 }  // namespace waste::convert

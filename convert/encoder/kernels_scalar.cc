@@ -181,4 +181,15 @@ void scale_row(const float* w, float factor, std::size_t cols, float* out) {
   for (std::size_t i = 0; i < cols; i++) out[i] = w[i] * factor;
 }
 
+void book_products(const float* a, const float* columns, const float* half_norms, std::size_t entries,
+                   float* product, std::int16_t* integer) {
+  for (std::size_t e = 0; e < entries; e++) {
+    float sum = 0;
+    for (int d = 0; d < kVectorDim; d++) sum += a[d] * columns[d * entries + e];
+    product[e] = sum;
+    const float score = std::nearbyint(std::clamp(sum * kIntegerScale, -kIntegerMax, kIntegerMax));
+    integer[e] = half_norms[e] <= kIntegerEntry ? static_cast<std::int16_t>(score) : std::int16_t{0};
+  }
+}
+
 }  // namespace waste::convert::scalar

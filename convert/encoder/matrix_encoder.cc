@@ -59,25 +59,35 @@ struct MatrixEncoder::Impl {
     scale_row(row.data(), scale != 0 ? 1 / half_to_float(scale) : 0.0f, row.size(), x);
   }
 
-  // Encodes the row at another scale and keeps what comes out if it is better than what is there.
-  // Says whether it was.
-  bool try_scale(const Block& block, std::size_t r, std::uint16_t scale, double& best,
-                 EncodeScratch& scratch) const {
-    if (scale == 0) return false;
-    const auto row = block.row(r);
-    const auto kept = block.row_indices(r);
-    scratch.vectors.resize(std::max(scratch.vectors.size(), row.size()));
-    scratch.indices.resize(kept.size());
-    encode_scaled(row, scale, scratch.vectors.data());
-    encoder.encode(scratch.vectors.data(), 1, block.cols, scratch.indices.data());
-    const RowSums sums = encoder.weighted_sums(row.data(), block.cols, scratch.indices.data());
-    const std::uint16_t refitted = refit(sums);
-    const double error = sums.error(half_to_float(refitted));
-    if (refitted == 0 || !(error < best)) return false;
-    best = error;
-    block.scales[r] = refitted;
-    std::copy(scratch.indices.begin(), scratch.indices.end(), kept.begin());
-    return true;
+  // Encodes the rows in `tried` at `factor` of their root mean squares, keeps for each what comes out if it
+  // is better than what is there, and strikes those it is not. All in one call: with importance a row alone
+  // would cost as much as hundreds together.
+  void try_scales(const Block& block, double factor, const std::vector<double>& rms,
+                  std::vector<std::size_t>& tried, std::vector<double>& errors,
+                  EncodeScratch& scratch) const {
+    const std::size_t row_indices = block.indices.size() / block.rows;
+    std::erase_if(tried, [&](std::size_t r) { return scale_to_half(rms[r] * factor) == 0; });
+    scratch.vectors.resize(std::max(scratch.vectors.size(), tried.size() * block.cols));
+    scratch.indices.resize(tried.size() * row_indices);
+    for (std::size_t i = 0; i < tried.size(); i++) {
+      encode_scaled(block.row(tried[i]), scale_to_half(rms[tried[i]] * factor),
+                    scratch.vectors.data() + i * block.cols);
+    }
+    encoder.encode(scratch.vectors.data(), tried.size(), block.cols, scratch.indices.data());
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < tried.size(); i++) {
+      const std::size_t r = tried[i];
+      const std::uint8_t* const found = scratch.indices.data() + i * row_indices;
+      const RowSums sums = encoder.weighted_sums(block.row(r).data(), block.cols, found);
+      const std::uint16_t refitted = refit(sums);
+      const double error = sums.error(half_to_float(refitted));
+      if (refitted == 0 || !(error < errors[r])) continue;
+      errors[r] = error;
+      block.scales[r] = refitted;
+      std::copy_n(found, row_indices, block.row_indices(r).begin());
+      tried[kept++] = r;
+    }
+    tried.resize(kept);
   }
 
   // Encodes all rows at the scales in `block.scales`, refits these, and leaves the weighted errors in
@@ -101,19 +111,20 @@ struct MatrixEncoder::Impl {
   void encode(const Block& block, ErrorSums& sums, EncodeScratch& scratch) const {
     std::vector<double> errors;
     std::vector<RowStats> stats(block.rows);
+    std::vector<double> rms(block.rows);
+    std::vector<std::size_t> outliers;
     for (std::size_t r = 0; r < block.rows; r++) {
       stats[r] = row_stats(block.row(r).data(), block.cols);
-      block.scales[r] = scale_to_half(std::sqrt(stats[r].energy / static_cast<double>(block.cols)));
+      rms[r] = std::sqrt(stats[r].energy / static_cast<double>(block.cols));
+      block.scales[r] = scale_to_half(rms[r]);
+      if (stats[r].amax > kOutlier * rms[r]) outliers.push_back(r);
     }
     encode_block(block, errors, scratch);
     if (recipe.quality == Quality::Best) encode_again(block, errors, scratch);
+    for (const double factor : kOutlierFactors) {
+      if (!outliers.empty()) try_scales(block, factor, rms, outliers, errors, scratch);
+    }
     for (std::size_t r = 0; r < block.rows; r++) {
-      const double rms = std::sqrt(stats[r].energy / static_cast<double>(block.cols));
-      if (stats[r].amax > kOutlier * rms) {
-        for (const double factor : kOutlierFactors) {
-          if (!try_scale(block, r, scale_to_half(rms * factor), errors[r], scratch)) break;
-        }
-      }
       const auto indices = block.row_indices(r);
       if (block.scales[r] == 0) {
         std::fill(indices.begin(), indices.end(), std::uint8_t{0});

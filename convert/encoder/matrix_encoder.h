@@ -33,7 +33,7 @@ class MatrixEncoder {
   /// half can scale (all zero, or below 2^-25) gets scale 0. Adds the unweighted errors to `sums`.
   ///
   /// With importance every call builds tables for every eight columns, which takes as long as encoding about
-  /// 2,000 rows: hand over whole matrices then. Without, any number of rows is as good.
+  /// 200 rows: hand over whole matrices then. Without, any number of rows is as good.
   void encode(std::span<const float> w, std::size_t rows, std::size_t cols, std::span<std::uint8_t> indices,
               std::span<std::uint16_t> scales, ErrorSums& sums, EncodeScratch& scratch) const;
 

@@ -1,5 +1,5 @@
-// Passes over rows: one source for AVX2, AVX-512 and NEON. Targets without a fused multiply-add, whose bits
-// would differ, hand over to the scalar path.
+// Passes over rows and books: one source for AVX2, AVX-512 and NEON. Targets without a fused multiply-add,
+// whose bits would differ, hand over to the scalar path.
 #include "convert/encoder/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,6 +13,7 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4
 
+using scalar::book_products;
 using scalar::row_stats;
 using scalar::row_sums;
 using scalar::scale_row;
@@ -119,6 +120,24 @@ void scale_row(const float* w, float factor, std::size_t cols, float* out) {
     hn::StoreU(hn::Mul(hn::LoadU(f8, w + i), by), f8, out + i);
 }
 
+void book_products(const float* a, const float* columns, const float* half_norms, std::size_t entries,
+                   float* product, std::int16_t* integer) {
+  const hn::CappedTag<float, 16> f;
+  const hn::Rebind<std::int16_t, decltype(f)> i16;
+  const auto most = hn::Set(f, kIntegerMax);
+  const auto reach = hn::Set(f, kIntegerEntry);
+  for (std::size_t e = 0; e < entries; e += hn::Lanes(f)) {
+    auto sum = hn::Zero(f);
+    for (int d = 0; d < kVectorDim; d++) {
+      sum = hn::Add(sum, hn::Mul(hn::Set(f, a[d]), hn::LoadU(f, columns + d * entries + e)));
+    }
+    hn::StoreU(sum, f, product + e);
+    const auto score = hn::Clamp(hn::Mul(sum, hn::Set(f, kIntegerScale)), hn::Neg(most), most);
+    const auto within = hn::Le(hn::LoadU(f, half_norms + e), reach);
+    hn::StoreU(hn::DemoteTo(i16, hn::NearestInt(hn::IfThenElseZero(within, score))), i16, integer + e);
+  }
+}
+
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -128,6 +147,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace waste::convert::simd {
 
+HWY_EXPORT(book_products);
 HWY_EXPORT(row_stats);
 HWY_EXPORT(row_sums);
 HWY_EXPORT(scale_row);
@@ -143,6 +163,11 @@ RowSums row_sums(const BookTables& tables, const float* w, const float* weights,
 
 void scale_row(const float* w, float factor, std::size_t cols, float* out) {
   HWY_DYNAMIC_DISPATCH(scale_row)(w, factor, cols, out);
+}
+
+void book_products(const float* a, const float* columns, const float* half_norms, std::size_t entries,
+                   float* product, std::int16_t* integer) {
+  HWY_DYNAMIC_DISPATCH(book_products)(a, columns, half_norms, entries, product, integer);
 }
 
 }  // namespace waste::convert::simd

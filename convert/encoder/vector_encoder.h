@@ -23,6 +23,11 @@ class VectorEncoder {
   /// With importance the tables are made anew for every eight columns: give it as many rows as there are.
   void encode(const float* x, std::size_t rows, std::size_t cols, std::uint8_t* indices) const;
 
+  /// With importance only: of the same arguments, vectors [first, last) of every row. Ranges that do not
+  /// overlap may be encoded at the same time.
+  void encode_columns(const float* x, std::size_t rows, std::size_t cols, std::size_t first, std::size_t last,
+                      std::uint8_t* indices) const;
+
   /// Of one row, weighted by importance.
   RowSums weighted_sums(const float* w, std::size_t cols, const std::uint8_t* indices) const {
     return row_sums(tables_, w, importance_.empty() ? nullptr : importance_.data(), cols, indices);

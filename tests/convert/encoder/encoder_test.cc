@@ -76,6 +76,14 @@ Codebooks random_books(const ExpertRecipe& recipe) {
   return books;
 }
 
+// From 0.1 to 10.
+std::vector<float> uneven(std::size_t cols) {
+  std::vector<float> importance;
+  for (std::size_t i = 0; i < cols; i++)
+    importance.push_back(std::pow(10.0f, static_cast<float>(i % 5) / 2 - 1));
+  return importance;
+}
+
 // The best level is in force again when this goes.
 struct ForcedSimd {
   explicit ForcedSimd(SimdLevel level) { force_simd(simd_name(level)); }
@@ -102,7 +110,7 @@ TEST_CASE("every SIMD path encodes to the same bits at every quality") {
   // The tails send some vectors past what integer scores hold; 40 columns leave every kernel a remainder.
   const std::size_t cols = 40;
   const auto w = heavy_weights(48, cols, 2);
-  const std::vector<float> importance(cols, 0.5f);
+  const std::vector<float> importance = uneven(cols);
   for (const Quality quality : {Quality::Fast, Quality::Normal, Quality::Best}) {
     for (ExpertRecipe recipe : {kVq3, kVq2, kVq4p}) {
       recipe.quality = quality;
@@ -117,6 +125,29 @@ TEST_CASE("every SIMD path encodes to the same bits at every quality") {
         CHECK(encode(books, recipe, w, cols) == expected);
         CHECK(encode(books, recipe, w, cols, importance) == weighted);
       }
+    }
+  }
+}
+
+TEST_CASE("a row comes out the same alone and among others") {
+  const std::size_t cols = 40;
+  auto w = heavy_weights(24, cols, 5);
+  for (std::size_t r = 0; r < 24; r += 3) w[r * cols + r] = 2;  // 100 times the others: its scale is searched
+  const std::vector<float> importance = uneven(cols);
+  for (const Quality quality : {Quality::Fast, Quality::Normal, Quality::Best}) {
+    const ExpertRecipe recipe{3, 256, quality};
+    const Codebooks books = random_books(recipe);
+    for (const std::span<const float> weights :
+         {std::span<const float>(), std::span<const float>(importance)}) {
+      const Encoded all = encode(books, recipe, w, cols, weights);
+      Encoded joined;
+      for (std::size_t r = 0; r < 24; r++) {
+        const Encoded alone = encode(books, recipe, std::span(w).subspan(r * cols, cols), cols, weights);
+        joined.indices.insert(joined.indices.end(), alone.indices.begin(), alone.indices.end());
+        joined.scales.push_back(alone.scales.front());
+      }
+      CHECK(joined.indices == all.indices);
+      CHECK(joined.scales == all.scales);
     }
   }
 }
