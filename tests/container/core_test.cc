@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <bit>
@@ -182,7 +183,20 @@ TEST_CASE("aligned buffers are zeroed and aligned") {
     buffer.data()[size - 1] = 1;
   }
   CHECK(machine_memory().usable > 0);
+}
+
+TEST_CASE("the CPUs this process may use are those of its affinity mask") {
+  cpu_set_t all, one;
+  REQUIRE(::sched_getaffinity(0, sizeof all, &all) == 0);
   CHECK(usable_cpus() >= 1);
+  CHECK(usable_cpus() <= static_cast<unsigned>(CPU_COUNT(&all)));
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  }
+  REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+  CHECK(usable_cpus() == 1);
+  REQUIRE(::sched_setaffinity(0, sizeof all, &all) == 0);
 }
 
 TEST_CASE("the rate does not count what was already there and never gives a negative ETA") {

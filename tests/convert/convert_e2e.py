@@ -2,6 +2,7 @@
 """Converts the bundled checkpoints and holds the containers against an independent decoder and the golden ones."""
 
 import json
+import os
 import unittest
 
 from support import CHEAP, DATA, Case, digests, run
@@ -69,6 +70,17 @@ class Convert(Case):
         self.expect(0, DATA / "tiny-k3", out, "--trunk-bits", "8", "--quiet", *CHEAP)
         formats = {t["fmt"] for t in WasteReader(out).trunk.values()}
         self.assertEqual(formats, {0, 2})
+
+    def test_threads_follow_the_cpus_this_process_may_use(self):
+        # The expected time depends on the threads: it tells which number was chosen.
+        def expected(*options, **kwargs):
+            result = self.expect(0, DATA / "tiny-linear", self.dir / "out", "--dry-run", "--json", *options, **kwargs)
+            return json.loads(result.stdout.splitlines()[0])["expected_seconds"]
+
+        cpu = min(os.sched_getaffinity(0))
+        alone = expected(preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
+        self.assertEqual(alone, expected("--threads", "1"))
+        self.assertLess(expected("--threads", "2"), alone)
 
     def test_compare_finds_a_container_of_other_weights(self):
         out = self.dir / "out"
