@@ -49,11 +49,13 @@ void print_verdict(const ContainerMap& map, const CheckResult& result) {
   for (const Finding& f : result.findings) fmt::print("{}\n", finding_text(map, f));
   const std::string name = map.directory.string();
   if (!result.finished) {
-    fmt::print("{}: interrupted; {} found so far\n", name, result.findings.size());
+    fmt::print("{}: interrupted; {} found so far; --resume goes on from here\n", name,
+               result.findings.size());
   } else if (!result.findings.empty()) {
     std::size_t damaged = 0;
     for (const bool d : result.damaged) damaged += d ? 1 : 0;
     fmt::print("{}: NOT SOUND: {} of {} extents are damaged or missing\n", name, damaged, map.extents.size());
+    fmt::print("from another copy: waste-verify repair {} --from OTHER\n", name);
   } else {
     fmt::print("{}: sound: {} in {} files, {} expert records\n", name,
                format_bytes(static_cast<double>(result.bytes)), map.files.size(), result.records);
@@ -61,7 +63,9 @@ void print_verdict(const ContainerMap& map, const CheckResult& result) {
   if (result.uncovered_bytes > 0) {
     fmt::print("{} ({} bytes) are covered by no checksum{}\n",
                format_bytes(static_cast<double>(result.uncovered_bytes)), result.uncovered_bytes,
-               map.seal ? "" : ": the container is not sealed; see waste-verify seal");
+               map.seal                   ? ""
+               : map.seal_problem.empty() ? ": the container is not sealed; see waste-verify seal"
+                                          : ": the seal is damaged");
   }
   for (const std::string& file : map.unsealed) fmt::print("{}: not under the seal\n", file);
   fmt::print("read {} in {} at {:.2f} GB/s{}\n", format_bytes(static_cast<double>(result.read_bytes)),

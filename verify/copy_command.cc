@@ -46,6 +46,8 @@ int run(const cli::po::variables_map& vm) {
     } else if (!r.problems.empty()) {
       fmt::print("{}: damaged extents: {}; repair it and run this again to go on\n", source,
                  r.problems.size());
+    } else {
+      fmt::print("{}: interrupted; run this again to go on\n", destination);
     }
   }
   if (r.finished) return 0;

@@ -92,6 +92,10 @@ Model load_model(const fs::path& path, const Recipe& recipe) {
     return model;
   }
   const fs::path config_path = fs::is_directory(path) ? path / "config.json" : path;
+  if (fs::is_directory(path) && !fs::exists(config_path)) {
+    fail_data("{}: neither {} nor config.json: not a container and not a checkpoint", path.string(),
+              kManifestFile);
+  }
   const Json config = parse_json(read_text_file(config_path, kMaxConfigBytes), config_path.string());
   model.manifest = planned_manifest(config, recipe, config_path.string());
   model.kind = fs::is_directory(path) ? "checkpoint" : "config";

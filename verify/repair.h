@@ -32,7 +32,7 @@ struct RepairCalls {
 };
 
 /// Checks the container in `directory` and restores every extent that is not what the seal says. The seal is
-/// the container's own; if that is missing or damaged, the source's, provided that most of what is there
+/// the container's own; if that is missing or damaged, the source's, provided that an expert record here
 /// agrees with it. Bytes are compared with the seal before they are written and again, from the disk,
 /// afterwards; sound extents are never written, the manifest is put back last. Killed at any instant, it
 /// leaves a container that another call repairs. Without a seal on either side: Error(Data).

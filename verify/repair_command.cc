@@ -17,6 +17,7 @@ namespace {
 Json to_json(const std::string& directory, const RepairResult& r) {
   Json out;
   out["container"] = directory;
+  out["finished"] = !r.interrupted;
   out["sound"] = !r.interrupted && r.failures.empty();
   out["damaged_extents"] = r.damaged;
   out["restored_extents"] = r.restored;
@@ -28,17 +29,20 @@ Json to_json(const std::string& directory, const RepairResult& r) {
   return out;
 }
 
-void print_result(const std::string& directory, const RepairResult& r) {
-  for (const auto& f : r.failures) fmt::print("{}: not restored: {}\n", f.place, f.reason);
-  if (r.damaged == 0 && r.cut_files == 0 && !r.seal_restored) {
-    fmt::print("{}: nothing to repair\n", directory);
-    return;
-  }
+void print_changes(const std::string& directory, const RepairResult& r) {
   fmt::print("{}: {} of {} damaged extents restored, {}", directory, r.restored, r.damaged,
              format_bytes(static_cast<double>(r.restored_bytes)));
   if (r.cut_files > 0) fmt::print("; {} files cut to their size", r.cut_files);
   if (r.seal_restored) fmt::print("; the seal restored");
   fmt::print("\n");
+}
+
+void print_result(const std::string& directory, const RepairResult& r) {
+  for (const auto& f : r.failures) fmt::print("{}: not restored: {}\n", f.place, f.reason);
+  const bool changed = r.damaged != 0 || r.cut_files != 0 || r.seal_restored;
+  if (!changed && !r.interrupted) fmt::print("{}: nothing to repair\n", directory);
+  if (changed) print_changes(directory, r);
+  if (r.interrupted) fmt::print("{}: interrupted; run this again to go on\n", directory);
 }
 
 int run(const cli::po::variables_map& vm) {

@@ -64,6 +64,7 @@ class Check(Case):
         text = run("check", folder).stdout
         self.assertIn("experts-L3.bin: expert 5 of layer 3", text)
         self.assertIn("crc32", text)
+        self.assertIn(f"waste-verify repair {folder} --from OTHER", text)
 
     def test_damage_is_not_sealed(self):
         folder = self.copy("tiny-linear.waste", "x.waste")

@@ -101,6 +101,22 @@ class Copy(Case):
         finally:
             subprocess.run(["umount", mount], check=True)
 
+    def test_interrupted_it_says_how_to_go_on(self):
+        source = self.ghost("kimi-linear.json", "--headers", "--layers", "14")
+        self.ok("seal", source, "-q")
+        for command in (["copy", source, self.path("copy.waste")], ["repair", source, "--from", self.dir]):
+            process = subprocess.Popen([VERIFY, *command, "-q"], stdout=subprocess.PIPE)
+            read, deadline = 0, time.monotonic() + 60
+            while read < 100e6 and time.monotonic() < deadline:  # it is at work, and catches the signal
+                time.sleep(0.01)
+                with open(f"/proc/{process.pid}/io") as f:
+                    read = int(f.readline().split()[1])
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate()
+            self.assertEqual(process.returncode, 5, command)
+            self.assertIn(b"interrupted; run this again to go on", out)
+            self.assertNotIn(b"nothing to repair", out)
+
     def test_refusals(self):
         source = self.sealed("tiny-linear.vq2.waste")
         self.refused(2, "copy", source)

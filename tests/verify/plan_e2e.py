@@ -92,7 +92,7 @@ class Plan(Case):
     def test_refusals(self):
         self.refused(2, "plan")
         self.refused(1, "plan", self.path("absent.json"))
-        self.refused(1, "plan", self.dir)
+        self.assertIn("neither", self.refused(1, "plan", self.dir))
         self.refused(2, "plan", K3, "--ctx", "0")
         self.refused(2, "plan", K3, "--experts", "vq9")
         self.refused(2, "plan", K3, "--trunk-bits", "5")

@@ -57,9 +57,9 @@ class Schema(Case):
                 self.assertIn(f"`{key}`", text[command], command)
 
     def test_help(self):
-        listed = run("--help").stdout
-        for command in sections():
-            self.assertIn(f"waste-verify {command} ", listed)
+        listed = re.findall(r"^  waste-verify (\w+) ", run("--help").stdout, flags=re.M)
+        self.assertEqual(sorted(listed), sorted(sections()))
+        for command in listed:
             result = run(command, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn(f"\n  waste-verify {command} ", result.stdout)
