@@ -28,6 +28,9 @@ constexpr std::string_view kCopyStateFile = ".copy-state";
 constexpr std::string_view kCopyLock = ".copy-lock";
 constexpr std::uint64_t kMaxStateBytes = std::uint64_t{1} << 20;
 constexpr double kSaveSeconds = 30;
+// Writes past the page cache that allocate hold the file for as long as the disk takes: the small runs of a
+// sparse file would go through one after the other, a millisecond each.
+constexpr std::uint64_t kLeastDirect = std::uint64_t{256} << 10;
 
 // A file being written: whole blocks past the page cache, the rest of an odd end through it.
 class Output {
@@ -47,7 +50,8 @@ class Output {
     const std::uint64_t end = offset + bytes.size();
     for (std::uint64_t at = offset; at < end;) {
       const ByteRange data = holes_ ? source_.next_data(at, end) : ByteRange{at, end};
-      if (data.begin > at) plain_.punch_hole(at, data.begin - at);
+      // Only what another copy wrote there has to be punched: to ask costs a hundredth of it.
+      if (plain_.next_data(at, data.begin).begin < data.begin) plain_.punch_hole(at, data.begin - at);
       write_data(data.begin, bytes.subspan(data.begin - offset, data.end - data.begin));
       at = data.end;
     }
@@ -58,7 +62,8 @@ class Output {
  private:
   void write_data(std::uint64_t offset, std::span<const std::uint8_t> bytes) const {
     const auto aligned = [](std::uint64_t n) { return n % kDirectBlock == 0; };
-    if (direct_.is_open() && aligned(offset) && aligned(reinterpret_cast<std::uintptr_t>(bytes.data()))) {
+    if (direct_.is_open() && bytes.size() >= kLeastDirect && aligned(offset) &&
+        aligned(reinterpret_cast<std::uintptr_t>(bytes.data()))) {
       const std::size_t whole = bytes.size() / kDirectBlock * kDirectBlock;
       direct_.write_exact(offset, bytes.first(whole));
       offset += whole;
