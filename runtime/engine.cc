@@ -15,7 +15,7 @@ namespace waste::runtime {
 namespace {
 
 constexpr std::uint32_t kMaxContext = 1u << 24;
-constexpr std::uint32_t kMaxChunk = 4096;
+constexpr std::uint32_t kMaxChunk = 4096;  // of those that a client may ask for
 constexpr unsigned kMaxThreads = 512;
 
 EngineOptions checked(EngineOptions o) {
@@ -25,20 +25,22 @@ EngineOptions checked(EngineOptions o) {
     fail(ErrorKind::Usage, "threads: at most {}, found {}", kMaxThreads, o.threads);
   if (o.context == 0 || o.context > kMaxContext)
     fail(ErrorKind::Usage, "context: expected 1 to {}, found {}", kMaxContext, o.context);
-  if (o.prefill_chunk == 0 || o.prefill_chunk > kMaxChunk)
-    fail(ErrorKind::Usage, "prefill chunk: expected 1 to {}, found {}", kMaxChunk, o.prefill_chunk);
-  // No prompt fills a larger chunk than the context.
-  o.prefill_chunk = std::min(o.prefill_chunk, o.context);
+  if (o.prefill_chunk > kMaxChunk)
+    fail(ErrorKind::Usage, "prefill chunk: at most {}, found {}", kMaxChunk, o.prefill_chunk);
   return o;
 }
 
-FootprintOptions footprint_options(const EngineOptions& o) {
-  return {o.context, o.prefill_chunk, o.threads, o.kv == KvType::F16 ? 2u : 4u};
+FootprintOptions footprint_options(const Container& container, const EngineOptions& o) {
+  FootprintOptions options{
+      .context = o.context, .threads = o.threads, .latent_bytes = o.kv == KvType::F16 ? 2u : 4u};
+  if (o.prefill_chunk == 0) return with_chunk_for(container.manifest(), options, o.budget);
+  options.chunk = o.prefill_chunk;
+  return options;
 }
 
 // Refuses before anything large is allocated.
-Footprint affordable(const Container& container, const EngineOptions& o) {
-  const Footprint f = footprint(container.manifest(), footprint_options(o));
+Footprint affordable(const Container& container, const EngineOptions& o, const FootprintOptions& sizes) {
+  const Footprint f = footprint(container.manifest(), sizes);
   if (o.budget < f.floor()) {
     fail(ErrorKind::Machine, "{}: a budget of {} is below the {} this needs: {}",
          container.directory().string(), format_bytes(static_cast<double>(o.budget)),
@@ -60,16 +62,18 @@ struct Engine::Impl {
   explicit Impl(const EngineOptions& o)
       : options(checked(o)),
         container(Container::open(options.container)),
-        parts(affordable(container, options)),
+        sizes(footprint_options(container, options)),
+        parts(affordable(container, options, sizes)),
         pool(options.threads),
         weights(container, parts.trunk),
         cache(make_cache(container, options, parts)),
-        forward(container, weights, footprint_options(options), pool, cache.get(), options.cache) {
+        forward(container, weights, sizes, pool, cache.get(), options.cache) {
     if (options.learn && cache) cache->preload(read_usage(container).hits);
   }
 
   EngineOptions options;
   Container container;
+  FootprintOptions sizes;
   Footprint parts;
   ThreadPool pool;
   Weights weights;
@@ -103,13 +107,16 @@ MemoryUse Engine::memory() const {
   const Footprint& f = impl_->parts;
   MemoryUse use;
   use.budget = impl_->options.budget;
-  use.floor = f.floor();
+  FootprintOptions least = impl_->sizes;
+  if (impl_->options.prefill_chunk == 0) least.chunk = kLeastChunk;
+  use.floor = footprint(impl_->container.manifest(), least).floor();
   use.trunk = f.trunk + f.codebooks;
   use.state = f.state();
   use.scratch = f.scratch + f.process;
   use.record_bytes = f.record;
   use.cache_records = impl_->cache ? impl_->cache->slots() : 0;
   use.cache = use.cache_records * f.record;
+  use.prefill_chunk = impl_->sizes.chunk;
   return use;
 }
 
@@ -180,7 +187,7 @@ std::span<const float> Session::prefill(std::span<const std::int32_t> ids, const
     fail(ErrorKind::Usage, "{} tokens do not fit: {} of the context of {} are taken", ids.size(), position(),
          s.engine.options.context);
   }
-  const std::size_t chunk = s.engine.options.prefill_chunk;
+  const std::size_t chunk = s.engine.sizes.chunk;
   for (std::size_t at = 0; at < ids.size(); at += chunk) {
     if (at > 0 && s.engine.options.interrupted && s.engine.options.interrupted()) {
       fail(ErrorKind::Interrupted, "interrupted after {} of {} tokens", at, ids.size());

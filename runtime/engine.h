@@ -38,8 +38,7 @@ struct EngineOptions {
   unsigned threads = 0;          // 0: every CPU this process may use
   std::uint32_t context = 4096;  // positions a session can hold
   KvType kv = KvType::F16;
-  std::uint32_t prefill_chunk =
-      64;  // positions computed together in prefill; only speed and memory depend on it
+  std::uint32_t prefill_chunk = 0;  // positions computed together in prefill; 0: what the budget pays for
   IoMode io = IoMode::Auto;
   bool verify = false;  // check every record's crc32 as it is read, not only its header
   bool cache = true;    // false: keep only the records a layer is using
@@ -50,13 +49,14 @@ struct EngineOptions {
 /// Where a budget goes, in bytes; the arithmetic is container/footprint's.
 struct MemoryUse {
   std::uint64_t budget = 0;
-  std::uint64_t floor = 0;          // the smallest budget this container and context run in
+  std::uint64_t floor = 0;          // the smallest budget this container, context and chunk run in
   std::uint64_t trunk = 0;          // resident weights and codebooks
   std::uint64_t state = 0;          // one session: recurrent state and latents
   std::uint64_t scratch = 0;        // activations, tables, buffers and the process itself
   std::uint64_t cache = 0;          // expert records
   std::uint64_t cache_records = 0;  // how many that is
   std::uint64_t record_bytes = 0;
+  std::uint32_t prefill_chunk = 0;  // positions computed together in prefill
 };
 
 /// Counters since the engine was opened; subtract two to measure a stretch.

@@ -31,6 +31,8 @@ static_assert(kTableGroup == kTablePositions && kTableEntryBytes == kTableBytes 
 // Weight bytes that one task of a product streams: small enough to share work out evenly, large enough that
 // taking a task costs nothing beside it.
 constexpr std::size_t kTaskBytes = 128 << 10;
+// Tokens that they serve at a time, whose activations stay in the second-level cache.
+constexpr std::size_t kTaskTokens = 64;
 
 }  // namespace
 
@@ -146,7 +148,6 @@ void Forward::product_of_kind(WeightKind kind, const float* x, std::size_t x_str
     tasks += ceil_div(o.matrix->rows, task_rows);
     stats_.weight_bytes += o.matrix->rows * o.matrix->row_bytes();
   }
-  const Activations in = {quantised, scales, groups, tokens_};
   pool_.run(tasks, [&](std::size_t task, unsigned) {
     std::size_t i = 0;
     for (; task >= ceil_div(outputs[i].matrix->rows, task_rows); ++i)
@@ -154,10 +155,15 @@ void Forward::product_of_kind(WeightKind kind, const float* x, std::size_t x_str
     const Output& o = outputs[i];
     const std::size_t begin = task * task_rows;
     const std::size_t end = std::min(begin + task_rows, o.matrix->rows);
-    if (kind == WeightKind::F32) {
-      k_.product_f32(*o.matrix, begin, end, x, x_stride, tokens_, o.y, o.stride);
-    } else {
-      (kind == WeightKind::Q4G ? k_.product_q4g : k_.product_q8g)(*o.matrix, begin, end, in, o.y, o.stride);
+    for (std::size_t t = 0; t < tokens_; t += kTaskTokens) {
+      const std::size_t count = std::min(kTaskTokens, tokens_ - t);
+      float* y = o.y + t * o.stride;
+      if (kind == WeightKind::F32) {
+        k_.product_f32(*o.matrix, begin, end, x + t * x_stride, x_stride, count, y, o.stride);
+      } else {
+        (kind == WeightKind::Q4G ? k_.product_q4g : k_.product_q8g)(
+            *o.matrix, begin, end, {quantised + t * groups, scales + t * groups, groups, count}, y, o.stride);
+      }
     }
   });
 }

@@ -71,12 +71,32 @@ class Forward {
 
   void moe(std::uint32_t layer, std::uint32_t position, const Session::RouteSink& routes);
   void choose_experts(std::uint32_t layer, std::uint32_t position, const Session::RouteSink& routes);
-  void build_tables(const MoeWeights& w, const float* x, std::size_t x_stride);
-  void compute_experts(const MoeWeights& w, std::span<const ExpertCache::Ready> ready);
-  void gate_or_up(const ExpertCache::Ready& r, MatrixKind kind, std::size_t begin, std::size_t end,
-                  unsigned thread);
+  // What the experts of a layer multiply with: token t's begins at x + t * stride.
+  struct ExpertInput {
+    const float* x = nullptr;
+    std::size_t stride = 0;
+  };
+  // Partial products of one table group.
+  struct Table {
+    const std::uint8_t* entries = nullptr;
+    float scale = 0;
+  };
+  void build_tables(const MoeWeights& w, const ExpertInput& input);
+  Table build_table(const float* x, std::size_t positions, const float* book, unsigned thread);
+  void compute_experts(const MoeWeights& w, const ExpertInput& input,
+                       std::span<const ExpertCache::Ready> ready);
+  template <typename TableOf>
+  void add_groups(const ExpertMatrix& m, std::size_t begin, std::size_t end,
+                  std::span<const std::uint32_t> pairs, float* out, std::size_t out_stride, unsigned thread,
+                  const TableOf& table_of);
+  void gate_or_up(const MoeWeights& w, const ExpertInput& input, const ExpertCache::Ready& r, MatrixKind kind,
+                  std::size_t begin, std::size_t end, unsigned thread);
   void down(const MoeWeights& w, const ExpertCache::Ready& r, std::size_t begin, std::size_t end,
             unsigned thread);
+  // The (token, slot) pairs of this layer that are routed to the expert.
+  std::span<const std::uint32_t> pairs_of(const ExpertCache::Ready& r) const {
+    return routed_[routed_of_[r.expert]].pairs;
+  }
   ExpertMatrix expert_matrix(const std::uint8_t* record, MatrixKind kind) const;
 
   void head(const LogitsOf& every);

@@ -23,13 +23,14 @@ void Forward::moe(std::uint32_t layer, std::uint32_t position, const Session::Ro
 
   // What does not need the experts is computed while the first of them are on their way.
   const float* x = model_.latent_moe ? floats(s_.latent) : floats(s_.normed);
-  build_tables(w, x, model_.latent_moe ? width : hidden_stride_);
+  const ExpertInput input = {x, model_.latent_moe ? width : hidden_stride_};
+  if (tokens_ <= kTabledTokens) build_tables(w, input);
   float* shared = floats(s_.input);  // free since the norm
   if (model_.num_shared_experts != 0) mlp(w.shared, floats(s_.shared_gate), floats(s_.shared_up), shared);
 
   const double begin = now_seconds();
   const double waited = cache_->counters().wait_seconds;
-  for (auto ready = cache_->next(); !ready.empty(); ready = cache_->next()) compute_experts(w, ready);
+  for (auto ready = cache_->next(); !ready.empty(); ready = cache_->next()) compute_experts(w, input, ready);
   const double wait = cache_->counters().wait_seconds - waited;
   const double busy = now_seconds() - begin - wait;
   stats_.expert_seconds += busy;
@@ -93,7 +94,7 @@ ExpertMatrix Forward::expert_matrix(const std::uint8_t* record, MatrixKind kind)
 }
 
 // Gate's and up's tables depend on the token alone: all its experts share them.
-void Forward::build_tables(const MoeWeights& w, const float* x, std::size_t x_stride) {
+void Forward::build_tables(const MoeWeights& w, const ExpertInput& input) {
   const std::size_t positions = model_.expert_width / kVecDim;
   const ExpertQuant& quant = container_.manifest().quant;
   const std::size_t group_bytes = kTablePositions * quant.stages * kTableBytes;
@@ -102,14 +103,15 @@ void Forward::build_tables(const MoeWeights& w, const float* x, std::size_t x_st
     const std::size_t which = task / s_.table_groups;  // token * 2 + kind
     const std::size_t first = g * kTablePositions;
     floats(s_.table_scales)[task] = k_.build_table(
-        x + which / 2 * x_stride + first * kVecDim, std::min(kTablePositions, positions - first),
+        input.x + which / 2 * input.stride + first * kVecDim, std::min(kTablePositions, positions - first),
         w.books[which % 2], quant.stages, quant.entries, reinterpret_cast<float*>(thread_scratch(thread)),
         scratch_.data() + s_.tables + which * s_.table_bytes + g * group_bytes);
   });
 }
 
 // Rows of 64 are shared out in fours, which one pass of the kernel takes together.
-void Forward::compute_experts(const MoeWeights& w, std::span<const ExpertCache::Ready> ready) {
+void Forward::compute_experts(const MoeWeights& w, const ExpertInput& input,
+                              std::span<const ExpertCache::Ready> ready) {
   const auto share = [&](std::size_t matrices, std::size_t row_blocks, const auto& task) {
     const std::size_t quads = ceil_div(row_blocks, 4);
     const std::size_t parts =
@@ -121,16 +123,14 @@ void Forward::compute_experts(const MoeWeights& w, std::span<const ExpertCache::
       task(i / parts, begin, end, thread);
     });
   };
-  const auto pairs = [&](const ExpertCache::Ready& r) -> const std::vector<std::uint32_t>& {
-    return routed_[routed_of_[r.expert]].pairs;
-  };
   const std::size_t width = round_up(model_.moe_intermediate_size, 16);
   share(2 * ready.size(), ceil_div(model_.moe_intermediate_size, kIndexBlock),
         [&](std::size_t i, std::size_t begin, std::size_t end, unsigned thread) {
-          gate_or_up(ready[i / 2], i % 2 == 0 ? MatrixKind::Gate : MatrixKind::Up, begin, end, thread);
+          gate_or_up(w, input, ready[i / 2], i % 2 == 0 ? MatrixKind::Gate : MatrixKind::Up, begin, end,
+                     thread);
         });
   pool_.run(ready.size(), [&](std::size_t i, unsigned) {
-    for (const std::uint32_t pair : pairs(ready[i]))
+    for (const std::uint32_t pair : pairs_of(ready[i]))
       activate(floats(s_.pair_gate) + pair * width, floats(s_.pair_up) + pair * width,
                model_.moe_intermediate_size);
   });
@@ -142,55 +142,62 @@ void Forward::compute_experts(const MoeWeights& w, std::span<const ExpertCache::
 }
 
 // Table group by table group, so that a group's table (24 KB) and its indices serve all tokens from the
-// caches.
-void Forward::gate_or_up(const ExpertCache::Ready& r, MatrixKind kind, std::size_t begin, std::size_t end,
-                         unsigned thread) {
-  const ExpertMatrix m = expert_matrix(r.record, kind);
-  const std::vector<std::uint32_t>& pairs = routed_[routed_of_[r.expert]].pairs;
+// caches. `table_of(pair, first, count)` is a pair's table for input positions [first, first + count).
+template <typename TableOf>
+void Forward::add_groups(const ExpertMatrix& m, std::size_t begin, std::size_t end,
+                         std::span<const std::uint32_t> pairs, float* out, std::size_t out_stride,
+                         unsigned thread, const TableOf& table_of) {
   const std::size_t rows = (end - begin) * kIndexBlock;
-  const std::size_t group_bytes = kTablePositions * m.stages * kTableBytes;
   auto* sums = reinterpret_cast<float*>(thread_scratch(thread) + s_.thread_sums);
   std::fill_n(sums, pairs.size() * rows, 0.0f);
-  for (std::size_t g = 0; g < s_.table_groups; ++g) {
-    const std::size_t first = g * kTablePositions;
+  for (std::size_t first = 0; first < m.positions; first += kTablePositions) {
     const std::size_t count = std::min(kTablePositions, m.positions - first);
     for (std::size_t i = 0; i < pairs.size(); ++i) {
-      const std::size_t which = pairs[i] / model_.num_experts_per_token * 2 + static_cast<std::size_t>(kind);
-      k_.add_group(m, begin, end, first, count,
-                   scratch_.data() + s_.tables + which * s_.table_bytes + g * group_bytes,
-                   floats(s_.table_scales)[which * s_.table_groups + g], sums + i * rows);
+      const Table table = table_of(pairs[i], first, count);
+      k_.add_group(m, begin, end, first, count, table.entries, table.scale, sums + i * rows);
     }
   }
-  float* out = floats(kind == MatrixKind::Gate ? s_.pair_gate : s_.pair_up) + begin * kIndexBlock;
   for (std::size_t i = 0; i < pairs.size(); ++i)
-    k_.finish_rows(m, begin, end, sums + i * rows,
-                   out + pairs[i] * round_up(model_.moe_intermediate_size, 16));
+    k_.finish_rows(m, begin, end, sums + i * rows, out + pairs[i] * out_stride + begin * kIndexBlock);
+}
+
+Forward::Table Forward::build_table(const float* x, std::size_t count, const float* book, unsigned thread) {
+  const ExpertQuant& quant = container_.manifest().quant;
+  std::uint8_t* entries = thread_scratch(thread) + s_.thread_table;
+  auto* work = reinterpret_cast<float*>(thread_scratch(thread));
+  return {entries, k_.build_table(x, count, book, quant.stages, quant.entries, work, entries)};
+}
+
+void Forward::gate_or_up(const MoeWeights& w, const ExpertInput& input, const ExpertCache::Ready& r,
+                         MatrixKind kind, std::size_t begin, std::size_t end, unsigned thread) {
+  const ExpertMatrix m = expert_matrix(r.record, kind);
+  const std::size_t group_bytes = kTablePositions * m.stages * kTableBytes;
+  add_groups(m, begin, end, pairs_of(r), floats(kind == MatrixKind::Gate ? s_.pair_gate : s_.pair_up),
+             round_up(model_.moe_intermediate_size, 16), thread,
+             [&](std::uint32_t pair, std::size_t first, std::size_t count) -> Table {
+               const std::size_t token = pair / model_.num_experts_per_token;
+               const auto which = static_cast<std::size_t>(kind);
+               if (tokens_ > kTabledTokens)
+                 return build_table(input.x + token * input.stride + first * kVecDim, count, w.books[which],
+                                    thread);
+               const std::size_t kept = token * 2 + which;
+               const std::size_t group = first / kTablePositions;
+               return {scratch_.data() + s_.tables + kept * s_.table_bytes + group * group_bytes,
+                       floats(s_.table_scales)[kept * s_.table_groups + group]};
+             });
 }
 
 // Down's tables depend on the pair: each group's is built where it is used, and lives in the first-level
 // cache.
 void Forward::down(const MoeWeights& w, const ExpertCache::Ready& r, std::size_t begin, std::size_t end,
                    unsigned thread) {
-  const ExpertMatrix m = expert_matrix(r.record, MatrixKind::Down);
-  const ExpertQuant& quant = container_.manifest().quant;
-  const std::vector<std::uint32_t>& pairs = routed_[routed_of_[r.expert]].pairs;
-  const std::size_t rows = (end - begin) * kIndexBlock;
-  auto* work = reinterpret_cast<float*>(thread_scratch(thread));
-  std::uint8_t* table = thread_scratch(thread) + s_.thread_table;
-  auto* sums = reinterpret_cast<float*>(thread_scratch(thread) + s_.thread_sums);
-  std::fill_n(sums, pairs.size() * rows, 0.0f);
-  for (std::size_t first = 0; first < m.positions; first += kTablePositions) {
-    const std::size_t count = std::min(kTablePositions, m.positions - first);
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      const float* x =
-          floats(s_.pair_gate) + pairs[i] * round_up(model_.moe_intermediate_size, 16) + first * kVecDim;
-      const float scale = k_.build_table(x, count, w.books[2], quant.stages, quant.entries, work, table);
-      k_.add_group(m, begin, end, first, count, table, scale, sums + i * rows);
-    }
-  }
-  float* out = floats(s_.pair_out) + begin * kIndexBlock;
-  for (std::size_t i = 0; i < pairs.size(); ++i)
-    k_.finish_rows(m, begin, end, sums + i * rows, out + pairs[i] * round_up(model_.expert_width, 16));
+  const std::size_t width = round_up(model_.moe_intermediate_size, 16);
+  add_groups(expert_matrix(r.record, MatrixKind::Down), begin, end, pairs_of(r), floats(s_.pair_out),
+             round_up(model_.expert_width, 16), thread,
+             [&](std::uint32_t pair, std::size_t first, std::size_t count) {
+               return build_table(floats(s_.pair_gate) + pair * width + first * kVecDim, count, w.books[2],
+                                  thread);
+             });
 }
 
 }  // namespace waste::runtime

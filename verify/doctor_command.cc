@@ -58,14 +58,16 @@ ModelRow judge_model(const fs::path& path, const Page& page) {
         parse_manifest(read_text_file(path / kManifestFile, kMaxManifestBytes), std::string(kManifestFile));
     row.arch = m.model.arch;
     row.sealed = fs::exists(path / kSealFile);
-    const Footprint f = footprint(m, {.threads = page.machine.cpus});
+    const FootprintOptions options{.threads = page.machine.cpus};
+    const Footprint f = footprint(m, options);
     row.floor = f.floor();
     if (default_budget() < row.floor) return row;
-    row.budget = std::min(default_budget(), f.everything());
+    row.budget = std::min(default_budget(), budgets(m, options, {}).back());
     Speeds speeds;
     speeds.disk_gb_per_s = page.disk_gb_per_s;
     speeds.weight_gb_per_s = page.weight_gb_per_s;
-    row.tokens_per_s = budget_row(f, model_facts(m), HitCurve::measured(), speeds, row.budget).tokens_per_s;
+    row.tokens_per_s =
+        budget_row(m, options, model_facts(m), HitCurve::measured(), speeds, row.budget).tokens_per_s;
   } catch (const Error& e) {
     row.problem = e.what();
   }

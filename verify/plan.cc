@@ -71,9 +71,12 @@ std::uint64_t total_bytes(const std::vector<FloorLine>& lines) {
   return sum;
 }
 
-std::vector<std::uint64_t> budgets(const Footprint& footprint, const std::vector<std::uint64_t>& extra) {
-  const std::uint64_t low = footprint.floor();
-  const std::uint64_t high = footprint.everything();
+std::vector<std::uint64_t> budgets(const Manifest& manifest, FootprintOptions options,
+                                   const std::vector<std::uint64_t>& extra) {
+  options.chunk = kLeastChunk;
+  const std::uint64_t low = footprint(manifest, options).floor();
+  options.chunk = kUsualChunk;
+  const std::uint64_t high = footprint(manifest, options).everything();
   std::vector<std::uint64_t> out = {low, high};
   constexpr std::uint64_t kRound[] = {1,  2,  3,  4,   6,   8,   12,  16,  24, 32,
                                       48, 64, 96, 128, 192, 256, 384, 512, 768};
@@ -91,18 +94,20 @@ std::vector<std::uint64_t> budgets(const Footprint& footprint, const std::vector
   return out;
 }
 
-BudgetRow budget_row(const Footprint& footprint, const ModelFacts& facts, const HitCurve& hits,
-                     const Speeds& speeds, std::uint64_t budget) {
-  BudgetRow row{.budget = budget, .records = footprint.cache_records(budget)};
-  if (footprint.experts > 0) {
-    row.share = static_cast<double>(row.records) / footprint.experts;
-    row.hit_rate = hits.rate(row.records, footprint.experts);
+BudgetRow budget_row(const Manifest& manifest, const FootprintOptions& options, const ModelFacts& facts,
+                     const HitCurve& hits, const Speeds& speeds, std::uint64_t budget) {
+  const FootprintOptions sizes = with_chunk_for(manifest, options, budget);
+  const Footprint f = footprint(manifest, sizes);
+  BudgetRow row{.budget = budget, .records = f.cache_records(budget), .chunk = sizes.chunk};
+  if (f.experts > 0) {
+    row.share = static_cast<double>(row.records) / f.experts;
+    row.hit_rate = hits.rate(row.records, f.experts);
   } else {
     row.share = row.hit_rate = 1;
   }
   row.read_bytes = (1 - row.hit_rate) * static_cast<double>(facts.pick_bytes);
   const double disk = row.read_bytes / (speeds.disk_gb_per_s * 1e9);
-  const double touched = static_cast<double>(footprint.trunk + facts.pick_bytes + footprint.state());
+  const double touched = static_cast<double>(f.trunk + facts.pick_bytes + f.state());
   const double compute = speeds.gflops > 0
                              ? 2 * static_cast<double>(facts.active_parameters) / (speeds.gflops * 1e9)
                              : touched / (speeds.weight_gb_per_s * 1e9);

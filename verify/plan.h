@@ -43,6 +43,7 @@ struct Speeds {
 struct BudgetRow {
   std::uint64_t budget = 0;   // bytes of memory
   std::uint64_t records = 0;  // the cache holds
+  std::uint32_t chunk = 0;    // positions that prefill computes together
   double share = 0;           // of all experts
   double hit_rate = 0;
   double read_bytes = 0;  // from disk, a token
@@ -50,12 +51,14 @@ struct BudgetRow {
 };
 
 /// The budgets worth a row: the floor, round sizes between, `extra` where it lies between, and everything.
-std::vector<std::uint64_t> budgets(const Footprint& footprint, const std::vector<std::uint64_t>& extra);
+/// `options`' chunk is not looked at: each budget pays for its own.
+std::vector<std::uint64_t> budgets(const Manifest& manifest, FootprintOptions options,
+                                   const std::vector<std::uint64_t>& extra);
 
 /// One token reads what misses and multiplies with everything it uses; the two are added, for reads that
 /// overlap with computation depend on knowing the experts in time.
-BudgetRow budget_row(const Footprint& footprint, const ModelFacts& facts, const HitCurve& hits,
-                     const Speeds& speeds, std::uint64_t budget);
+BudgetRow budget_row(const Manifest& manifest, const FootprintOptions& options, const ModelFacts& facts,
+                     const HitCurve& hits, const Speeds& speeds, std::uint64_t budget);
 
 /// Bytes of disk.
 struct DiskNeed {

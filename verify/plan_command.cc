@@ -182,8 +182,8 @@ Report make_report(const cli::po::variables_map& vm) {
                             : HitCurve::measured();
   r.hit_source = hits.source();
   r.speeds = find_speeds(vm, r.model, r.machine.cpus);
-  for (const std::uint64_t budget : budgets(r.footprint, {r.machine.budget})) {
-    r.rows.push_back(budget_row(r.footprint, r.facts, hits, r.speeds, budget));
+  for (const std::uint64_t budget : budgets(m, r.options, {r.machine.budget})) {
+    r.rows.push_back(budget_row(m, r.options, r.facts, hits, r.speeds, budget));
   }
   r.disk = disk_need(m, r.model.source);
   r.convert_seconds = static_cast<double>(r.facts.expert_parameters) /
@@ -203,8 +203,9 @@ std::string advice(const Report& r) {
   if (r.machine.budget < f.floor()) {
     return fmt::format("does not fit: the floor is {}, but only {} can be used", size(f.floor()), line);
   }
-  if (r.machine.budget >= f.everything()) {
-    return fmt::format("--budget {}: everything stays in memory, within {}", size(f.everything()), line);
+  const std::uint64_t everything = r.rows.back().budget;
+  if (r.machine.budget >= everything) {
+    return fmt::format("--budget {}: everything stays in memory, within {}", size(everything), line);
   }
   return fmt::format("--budget {}: {}", size(r.machine.budget), line);
 }
@@ -268,13 +269,14 @@ Json to_json(const Report& r, const std::string& path) {
   out["context"] = r.options.context;
   out["floor"] = floor_json(r.floor);
   out["like"] = r.like.empty() ? Json(nullptr) : floor_json(r.like);
-  out["everything_bytes"] = r.footprint.everything();
+  out["everything_bytes"] = r.rows.back().budget;
   out["rows"] = Json::array();
   for (const BudgetRow& row : r.rows) {
     out["rows"].push_back({{"memory_bytes", row.budget},
                            {"cache_records", row.records},
                            {"cache_bytes", row.records * r.footprint.record},
                            {"share", row.share},
+                           {"prefill_chunk", row.chunk},
                            {"hit_rate", row.hit_rate},
                            {"read_bytes_a_token", row.read_bytes},
                            {"tokens_per_s", row.tokens_per_s}});

@@ -12,7 +12,8 @@ struct ConversionRate {
   double best = 0;
 };
 
-/// Nine tenths of what `waste-convert bench` gives for 3 x 256 on one Zen 5 core; NEON is a guess between them.
+/// Nine tenths of what `waste-convert bench` gives for 3 x 256 on one Zen 5 core; NEON is a guess between
+/// them.
 ConversionRate conversion_rate(SimdLevel level);
 
 }  // namespace waste

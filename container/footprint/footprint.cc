@@ -116,8 +116,9 @@ ScratchLayout scratch_layout(const Manifest& manifest, const FootprintOptions& o
     s.mixed = moe.floats(chunk, pad16(m.expert_width));
     s.table_groups = ceil_div(m.expert_width / kVecDim, kTableGroup);
     s.table_bytes = s.table_groups * kTableGroup * quant.stages * kTableEntryBytes;
-    s.tables = moe.bytes(checked_mul(chunk * 2, s.table_bytes, "scratch"));
-    s.table_scales = moe.floats(chunk * 2, s.table_groups);
+    const std::uint64_t tabled = std::min<std::uint64_t>(chunk, kTabledTokens);
+    s.tables = moe.bytes(checked_mul(tabled * 2, s.table_bytes, "scratch"));
+    s.table_scales = moe.floats(tabled * 2, s.table_groups);
     s.pair_gate = moe.floats(pairs, pad16(m.moe_intermediate_size));
     s.pair_up = moe.floats(pairs, pad16(m.moe_intermediate_size));
     s.pair_out = moe.floats(pairs, pad16(m.expert_width));
@@ -169,6 +170,25 @@ Footprint footprint(const Manifest& manifest, const FootprintOptions& options) {
   }
   f.process = kProcessBytes + CachePolicy::bytes(f.experts, f.experts);
   return f;
+}
+
+FootprintOptions with_chunk_for(const Manifest& manifest, FootprintOptions options, std::uint64_t budget) {
+  options.chunk = kLeastChunk;
+  const Footprint least = footprint(manifest, options);
+  if (budget < least.floor()) return options;
+  const auto extra = [&](std::uint32_t chunk) {
+    FootprintOptions larger = options;
+    larger.chunk = chunk;
+    return scratch_layout(manifest, larger).total - least.scratch;
+  };
+  if (least.everything() + extra(kUsualChunk) <= budget) {
+    options.chunk = kUsualChunk;
+    return options;
+  }
+  const std::uint64_t spare = (budget - least.floor()) / 16;
+  while (options.chunk < std::min(kMostChunk, options.context) && extra(2 * options.chunk) <= spare)
+    options.chunk *= 2;
+  return options;
 }
 
 std::uint32_t Footprint::cache_records(std::uint64_t budget) const {

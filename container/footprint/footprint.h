@@ -10,9 +10,16 @@
 
 namespace waste {
 
+/// Positions that prefill computes together. It reads an expert once a chunk, and 64 positions already ask
+/// for most experts of a layer: what a prompt reads from disk falls as the chunk grows. Beyond 64 nothing
+/// else is gained.
+inline constexpr std::uint32_t kLeastChunk = 8;
+inline constexpr std::uint32_t kUsualChunk = 64;
+inline constexpr std::uint32_t kMostChunk = 512;
+
 struct FootprintOptions {
   std::uint32_t context = 4096;  // positions a session can hold
-  std::uint32_t chunk = 64;      // positions that prefill computes together
+  std::uint32_t chunk = kLeastChunk;
   std::uint32_t threads = 1;
   std::uint32_t latent_bytes = 2;  // of one latent value: 2 (f16) or 4 (f32)
 };
@@ -53,8 +60,8 @@ struct ScratchLayout {
   std::uint64_t shared_up = 0;
   std::uint64_t latent = 0;        // [expert_width] input of the experts
   std::uint64_t mixed = 0;         // [expert_width] their weighted sum
-  std::uint64_t tables = 0;        // bytes [chunk][gate, up][table_bytes]
-  std::uint64_t table_scales = 0;  // [chunk][gate, up][table groups]
+  std::uint64_t tables = 0;        // bytes [up to kTabledTokens][gate, up][table_bytes]
+  std::uint64_t table_scales = 0;  // [up to kTabledTokens][gate, up][table groups]
   std::uint64_t pair_gate = 0;     // [chunk * top-k][moe_intermediate_size]
   std::uint64_t pair_up = 0;
   std::uint64_t pair_out = 0;  // [chunk * top-k][expert_width]
@@ -83,6 +90,9 @@ inline constexpr std::uint32_t kHeadTokens = 4;      // positions whose logits a
 inline constexpr std::uint32_t kAttentionHeads = 4;  // MLA heads that one task works on
 inline constexpr std::uint32_t kTableGroup = 16;     // 8-vectors that share one table scale
 inline constexpr std::uint32_t kTableEntryBytes = 512;
+/// Tokens whose tables for gate and up are built once and kept for all their experts. In a larger chunk they
+/// would be most of the scratch, and each expert builds its own, for a sixth of its time.
+inline constexpr std::uint32_t kTabledTokens = kUsualChunk;
 inline constexpr std::uint32_t kLatentRows = 16;             // cached positions that attention takes together
 inline constexpr std::uint32_t kActivationGroupBytes = 320;  // 128 activations as integers
 
@@ -114,6 +124,11 @@ struct Footprint {
 
 /// Error(Data) when a size overflows.
 Footprint footprint(const Manifest& manifest, const FootprintOptions& options);
+
+/// `options` with the chunk that a budget pays for. It doubles as long as a session can fill it and it takes
+/// no more than a sixteenth of what the budget leaves above the floor: the rest is better spent on experts
+/// for every token to come. Where all experts fit beside it, it is kUsualChunk.
+FootprintOptions with_chunk_for(const Manifest& manifest, FootprintOptions options, std::uint64_t budget);
 
 /// What a runtime takes when no budget is given: three quarters of the usable memory.
 std::uint64_t default_budget();

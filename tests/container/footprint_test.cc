@@ -53,8 +53,34 @@ TEST_CASE("the parts add up and follow the options") {
   options.threads = 3;
   CHECK(footprint(m, options).scratch > f.scratch);
   options = {};
-  options.chunk = 1;
-  CHECK(footprint(m, options).scratch < f.scratch / 8);
+  options.chunk = 8 * kLeastChunk;
+  CHECK(footprint(m, options).scratch > 6 * f.scratch);
+}
+
+TEST_CASE("the prefill chunk grows with the budget, for a sixteenth of it or beside all experts") {
+  Manifest m = golden("tiny-k3.waste");
+  m.layout.record_bytes *= 1000;
+  FootprintOptions options;
+  const std::uint64_t floor = footprint(m, options).floor();
+  const auto chunk = [&](std::uint64_t budget) { return with_chunk_for(m, options, budget).chunk; };
+  CHECK(chunk(0) == kLeastChunk);
+  CHECK(chunk(floor) == kLeastChunk);
+  const auto extra = [&](std::uint32_t larger) {
+    return footprint(m, {.chunk = larger}).scratch - footprint(m, {}).scratch;
+  };
+  CHECK(chunk(floor + 16 * extra(64) - 1) == 32);
+  CHECK(chunk(floor + 16 * extra(64)) == 64);
+  CHECK(chunk(floor + 100 * extra(512)) == kMostChunk);
+  options.context = 100;  // a session cannot fill more than 128
+  CHECK(chunk(floor + 100 * extra(512)) == 128);
+  options.context = 4096;
+  const std::uint64_t everything = footprint(m, {.chunk = 64}).everything();
+  CHECK(chunk(everything - 1) == kMostChunk);
+  CHECK(chunk(everything) == kUsualChunk);
+  CHECK(chunk(~std::uint64_t{0}) == kUsualChunk);
+  // Where the scratch is larger than the experts, everything fits before a larger chunk is worth it.
+  m.layout.record_bytes /= 1000;
+  CHECK(chunk(footprint(m, {.chunk = 64}).everything() - 1) < kUsualChunk);
 }
 
 TEST_CASE("scratch buffers of one phase do not overlap") {
@@ -64,7 +90,7 @@ TEST_CASE("scratch buffers of one phase do not overlap") {
   CHECK(s.last_logits + m.model.vocab_size * 4 <= s.wide[0]);
   CHECK(s.wide[0] == s.mlp_gate);
   CHECK(s.scores == s.mlp_gate);
-  CHECK(s.pair_out + 64ull * 4 * m.model.expert_width * 4 <= s.thread);
+  CHECK(s.pair_out + std::uint64_t{kLeastChunk} * 4 * m.model.expert_width * 4 <= s.thread);
   CHECK(s.thread + s.thread_bytes == s.total);
   for (const std::uint64_t at : {s.hidden, s.quantised, s.tables, s.pair_gate, s.thread, s.beta})
     CHECK(at % 64 == 0);

@@ -103,9 +103,10 @@ TEST_CASE("plan: budgets, and what each gives") {
   const Manifest m = kimi_k3();
   const Footprint f = footprint(m, {});
   const ModelFacts facts = model_facts(m);
-  const auto list = budgets(f, {50'000'000'001, 1, f.everything() * 2});
+  const std::uint64_t everything = footprint(m, {.chunk = kUsualChunk}).everything();
+  const auto list = budgets(m, {}, {50'000'000'001, 1, everything * 2});
   CHECK(list.front() == f.floor());
-  CHECK(list.back() == f.everything());
+  CHECK(list.back() == everything);
   CHECK(std::is_sorted(list.begin(), list.end()));
   CHECK(std::count(list.begin(), list.end(), 50'000'000'001) == 1);
   CHECK(list.size() > 8);
@@ -115,7 +116,7 @@ TEST_CASE("plan: budgets, and what each gives") {
   speeds.gflops = 100;
   double last = 0;
   for (const std::uint64_t budget : list) {
-    const BudgetRow row = budget_row(f, facts, HitCurve::measured(), speeds, budget);
+    const BudgetRow row = budget_row(m, {}, facts, HitCurve::measured(), speeds, budget);
     CHECK(row.tokens_per_s >= last);
     last = row.tokens_per_s;
   }
@@ -123,8 +124,9 @@ TEST_CASE("plan: budgets, and what each gives") {
   CHECK(last == doctest::Approx(100e9 / (2.0 * static_cast<double>(facts.active_parameters))));
   // By hand: at the floor there is room for 17 of 82,432 experts, 0.0206%, where 7.48% hit at 0.5%: 0.309% of
   // the 16 x 92 records of a token.
-  const BudgetRow floor = budget_row(f, facts, HitCurve::measured(), speeds, f.floor());
+  const BudgetRow floor = budget_row(m, {}, facts, HitCurve::measured(), speeds, f.floor());
   CHECK(floor.read_bytes == doctest::Approx(16.0 * 92 * 12'406'784 * (1 - 0.00309)).epsilon(1e-5));
+  CHECK(floor.chunk == kLeastChunk);
   CHECK(floor.tokens_per_s == doctest::Approx(1 / (floor.read_bytes / 2e9 + 1 / last)));
 }
 

@@ -92,7 +92,6 @@ TEST_CASE("impossible options are refused") {
     return error_of([&] { Engine{o}; }).first == ErrorKind::Usage;
   };
   CHECK(refused([](EngineOptions& o) { o.context = 0; }));
-  CHECK(refused([](EngineOptions& o) { o.prefill_chunk = 0; }));
   CHECK(refused([](EngineOptions& o) { o.prefill_chunk = 1 << 20; }));
   CHECK(refused([](EngineOptions& o) { o.threads = 100000; }));
 }

@@ -80,7 +80,7 @@ TEST_CASE("one set of bits under every configuration") {
   for (const std::string model : {"tiny-k3", "tiny-linear.vq4p"}) {
     CAPTURE(model);
     std::vector<std::int32_t> ids = read_prompts(model).back().ids;
-    ids.resize(75);  // more than one chunk of 64
+    ids.resize(75);  // several chunks under the smaller budgets
     std::vector<float> want;
     const auto check = [&](const EngineOptions& options, bool steps = false) {
       Engine engine(options);
@@ -100,6 +100,11 @@ TEST_CASE("one set of bits under every configuration") {
     for (const unsigned threads : {1u, 3u, 4u}) {
       EngineOptions o = base;
       o.threads = threads;
+      check(o);
+    }
+    for (const std::uint32_t chunk : {16u, 128u}) {  // in the larger one every expert builds its own tables
+      EngineOptions o = base;
+      o.prefill_chunk = chunk;
       check(o);
     }
     for (const SimdLevel level : simd_levels()) {
