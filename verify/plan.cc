@@ -16,6 +16,13 @@ bool is_embedding(const TrunkTensor& t) {
   return t.name.ends_with("embed_tokens.weight");
 }
 
+// That engine's converter keeps the dense layers' MLPs at four bits, as the rest of a Q4G trunk.
+std::uint64_t v0_trunk_bytes(const TrunkTensor& t) {
+  if (t.format != TensorFormat::Q8G || t.name.find(".mlp.") == std::string::npos) return t.bytes;
+  const TrunkBytes bytes = trunk_bytes(TensorFormat::Q4G, t.rows(), t.cols(), t.name);
+  return bytes.data + bytes.scales;
+}
+
 std::uint64_t latent_bytes(const ModelConfig& m, std::uint64_t context, std::uint64_t width) {
   const std::uint64_t values = std::uint64_t{m.kv_lora_rank} + m.qk_rope_head_dim;
   return checked_mul(checked_mul(context, values * width, "latents"), m.mla_layers(), "latents");
@@ -51,7 +58,7 @@ std::vector<FloorLine> v0_floor_lines(const Manifest& manifest, std::uint32_t co
     if (is_embedding(t)) {
       table += t.bytes;
     } else if (resident(manifest, t)) {
-      trunk += t.bytes;
+      trunk += v0_trunk_bytes(t);
     }
   }
   return {

@@ -25,8 +25,8 @@ struct FloorLine {
 std::vector<FloorLine> floor_lines(const Manifest& manifest, const FootprintOptions& options);
 
 /// The floor of the C engine that version-0 containers come from ("v0-f32"): float32 latents, embed_tokens in
-/// memory, a cache of one token's experts in one layer. Reproduces the four floors it publishes for Kimi K3
-/// within 1%.
+/// memory, a trunk of Q4G, a cache of one token's experts in one layer. Reproduces the four floors it
+/// publishes for Kimi K3 within 1%.
 std::vector<FloorLine> v0_floor_lines(const Manifest& manifest, std::uint32_t context);
 
 std::uint64_t total_bytes(const std::vector<FloorLine>& lines);

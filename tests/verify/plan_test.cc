@@ -84,8 +84,7 @@ TEST_CASE("plan: the floors that the engine of version 0 publishes for Kimi K3")
   } published[] = {{4096, 29.06}, {32768, 30.54}, {131072, 35.64}, {1048576, 83.22}};
   for (const auto& p : published) {
     const double ours = static_cast<double>(total_bytes(v0_floor_lines(m, p.context))) / (1 << 30);
-    // Of ours 0.34 GiB are the dense layer's MLP at eight bits, where that engine's converter has four.
-    CHECK(ours - 0.34 == doctest::Approx(p.gib).epsilon(0.01));
+    CHECK(ours == doctest::Approx(p.gib).epsilon(0.01));
     // Our own is lower: embed_tokens stays on disk, latents are halves.
     CHECK(total_bytes(floor_lines(m, {.context = p.context})) < total_bytes(v0_floor_lines(m, p.context)));
   }
