@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,10 +45,28 @@ struct Page {
   std::vector<std::string> advice;
 };
 
-double measure_disk(const fs::path& directory, std::uint64_t free) {
+// The records of the first model that has enough of them.
+std::optional<DiskTarget> records_of(const std::vector<fs::path>& models) {
+  for (const fs::path& model : models) {
+    try {
+      const fs::path manifest = model / kManifestFile;
+      const Manifest m = parse_manifest(read_text_file(manifest, kMaxManifestBytes), manifest.string());
+      std::vector<fs::path> banks;
+      for (const auto& [layer, bank] : m.banks) banks.push_back(model / bank.file);
+      DiskTarget target = DiskTarget::of_files(banks, m.layout.record_bytes);
+      if (!target.sparse() && target.slots().size() * m.layout.record_bytes >= kProbeBytes) return target;
+    } catch (const Error&) {  // the page says what is wrong with it
+    }
+  }
+  return std::nullopt;
+}
+
+// A model's own records where there are any: the folder may be read-only, or full.
+double measure_disk(const fs::path& directory, const std::vector<fs::path>& models, std::uint64_t free) {
   const std::uint64_t bytes = std::min(kProbeBytes, free / 4);
-  const DiskTarget target = DiskTarget::scratch(directory, bytes, std::min(kProbeRecord, bytes));
-  return DiskBench(target).run(true, kProbeDepth, kProbeSeconds, [] { return cli::interrupted(); }).gb_per_s;
+  std::optional<DiskTarget> target = records_of(models);
+  if (!target) target = DiskTarget::scratch(directory, bytes, std::min(kProbeRecord, bytes));
+  return DiskBench(*target).run(true, kProbeDepth, kProbeSeconds, [] { return cli::interrupted(); }).gb_per_s;
 }
 
 ModelRow judge_model(const fs::path& path, const Page& page) {
@@ -122,13 +141,13 @@ Page make_page(const fs::path& directory) {
   page.directory = directory.string();
   page.machine = machine_facts();
   page.disk = disk_facts(directory);
-  page.disk_gb_per_s = measure_disk(directory, page.disk.free);
-  page.weight_gb_per_s = stream_gb_per_s(page.machine.cpus, 0.3);
   std::vector<fs::path> models;
   for (const auto& entry : fs::directory_iterator(directory)) {
     if (fs::exists(entry.path() / kManifestFile)) models.push_back(entry.path());
   }
   std::sort(models.begin(), models.end());
+  page.disk_gb_per_s = measure_disk(directory, models, page.disk.free);
+  page.weight_gb_per_s = stream_gb_per_s(page.machine.cpus, 0.3);
   for (const fs::path& model : models) page.models.push_back(judge_model(model, page));
   page.advice = advice(page);
   return page;

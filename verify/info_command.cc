@@ -83,8 +83,8 @@ void print_facts(const Container& c, const ModelFacts& f, const Sizes& sizes, co
        fmt::format("{}, {} of them used by a token", count(f.parameters()), count(f.active_parameters)));
   line("recipe", fmt::format("experts {}: {} bits a weight and a scale a row; {} bytes a record",
                              format_name(m.quant.format), m.quant.bits_per_weight(), m.layout.record_bytes));
-  line("sizes", fmt::format("{} on disk: experts {}, trunk {}, codebooks {}", size(sizes.disk),
-                            size(f.expert_bytes), size(sizes.trunk), size(sizes.codebooks)));
+  line("sizes", fmt::format("{}: experts {}, trunk {}, codebooks {}", size(sizes.disk), size(f.expert_bytes),
+                            size(sizes.trunk), size(sizes.codebooks)));
   line("a token", fmt::format("reads {} of experts when none is in memory", size(f.pick_bytes)));
   std::string known;
   for (const auto& [kind, error] : errors.items()) {
