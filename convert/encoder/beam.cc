@@ -31,14 +31,15 @@ std::array<float, kVectorDim> synthetic_vector(const BookTables& tables, Random&
 
 }  // namespace
 
-int beam_width(Quality quality) {
-  switch (quality) {
+int beam_width(const ExpertRecipe& recipe) {
+  const int factor = recipe.stages == 2 ? 2 : 1;
+  switch (recipe.quality) {
     case Quality::Fast:
       return 1;
     case Quality::Normal:
-      return 8;
+      return 8 * factor;
     case Quality::Best:
-      return 32;
+      return 32 * factor;
   }
   return 1;
 }

@@ -6,8 +6,9 @@
 
 namespace waste::convert {
 
-/// Partial sums that go on to the next stage, on average.
-int beam_width(Quality quality);
+/// Partial sums that go on to the next stage, on average. Two books take one widened stage, not two, so that
+/// twice the width costs the same.
+int beam_width(const ExpertRecipe& recipe);
 
 /// Margins under which about `width` partial sums a stage survive. A margin of the best score is 2.4 to 4.5
 /// times faster than a sorted list of the best `width` at the same loss, because most vectors need few and

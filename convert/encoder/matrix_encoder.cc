@@ -157,7 +157,7 @@ struct MatrixEncoder::Impl {
 
 MatrixEncoder::MatrixEncoder(const Codebooks& books, const ExpertRecipe& recipe,
                              std::span<const float> importance)
-    : impl_(std::make_unique<Impl>(VectorEncoder(books, beam_width(recipe.quality), importance), recipe)) {}
+    : impl_(std::make_unique<Impl>(VectorEncoder(books, beam_width(recipe), importance), recipe)) {}
 MatrixEncoder::~MatrixEncoder() = default;
 MatrixEncoder::MatrixEncoder(MatrixEncoder&&) noexcept = default;
 MatrixEncoder& MatrixEncoder::operator=(MatrixEncoder&&) noexcept = default;
