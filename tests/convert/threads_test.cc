@@ -32,7 +32,8 @@ TEST_CASE("a conversion on 64 threads makes 64 threads, whatever runs inside wha
   options.source = data_dir() / "tiny-linear";
   options.out = dir / "out";
   options.recipe.quality = Quality::Fast;
-  options.recipe.codebook_sample = 4096;
+  options.recipe.experts = ExpertQuant::vq4p();
+  options.recipe.codebook_sample = 1024;
   options.threads = kThreads;
   options.quiet = true;
   CHECK(run_conversion(options) == 0);

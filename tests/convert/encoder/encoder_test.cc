@@ -95,7 +95,7 @@ struct ForcedSimd {
 TEST_CASE("books are halves, follow the seed alone, and the reported error is the decoded one") {
   const std::size_t cols = 128;
   const auto w = gaussian_weights(32 * cols, 1);
-  for (const ExpertRecipe& recipe : {kVq2, kVq4p}) {
+  for (const ExpertRecipe& recipe : {ExpertRecipe{2, 64, Quality::Normal}, kVq4p}) {
     const auto encoded = train_and_encode(recipe, w, cols);
     REQUIRE(encoded.books.values.size() ==
             static_cast<std::size_t>(recipe.stages) * recipe.entries * kVectorDim);
