@@ -169,6 +169,12 @@ DiskTarget DiskTarget::of_files(const std::vector<fs::path>& files, std::uint64_
   return target;
 }
 
+DiskTarget DiskTarget::of_container(const fs::path& directory, const Manifest& manifest) {
+  std::vector<fs::path> banks;
+  for (const auto& [layer, bank] : manifest.banks) banks.push_back(directory / bank.file);
+  return of_files(banks, manifest.layout.record_bytes);
+}
+
 DiskTarget DiskTarget::scratch(const fs::path& directory, std::uint64_t bytes, std::uint64_t record_bytes) {
   DiskTarget target;
   target.record_bytes_ = round_up(record_bytes, kDirectBlock);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "container/format/manifest.h"
 #include "verify/direct_file.h"
 
 namespace waste::verify {
@@ -17,6 +18,9 @@ class DiskTarget {
  public:
   /// Records of existing files. A file shorter than one record adds none; no record at all is Error(Data).
   static DiskTarget of_files(const std::vector<fs::path>& files, std::uint64_t record_bytes);
+
+  /// of_files of the banks of the container in `directory`.
+  static DiskTarget of_container(const fs::path& directory, const Manifest& manifest);
 
   /// A scratch file of `bytes` in `directory`, written past the page cache with bytes that do not compress.
   /// It has no name from the start, so that nothing stays behind whatever happens. Error(Machine) if the disk

@@ -37,11 +37,9 @@ Subject open_subject(const cli::po::variables_map& vm) {
     }
     const Manifest m =
         parse_manifest(read_text_file(manifest_path, kMaxManifestBytes), manifest_path.string());
-    std::vector<fs::path> banks;
-    for (const auto& [layer, bank] : m.banks) banks.push_back(directory / bank.file);
     const std::uint64_t token =
         std::uint64_t{m.model.num_experts_per_token} * m.banks.size() * m.layout.record_bytes;
-    return {DiskTarget::of_files(banks, m.layout.record_bytes), token, "the container's expert records",
+    return {DiskTarget::of_container(directory, m), token, "the container's expert records",
             file_system_of(directory)};
   }
   const std::uint64_t record = parse_size(vm["record-bytes"].as<std::string>(), "--record-bytes");

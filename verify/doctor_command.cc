@@ -51,9 +51,7 @@ std::optional<DiskTarget> records_of(const std::vector<fs::path>& models) {
     try {
       const fs::path manifest = model / kManifestFile;
       const Manifest m = parse_manifest(read_text_file(manifest, kMaxManifestBytes), manifest.string());
-      std::vector<fs::path> banks;
-      for (const auto& [layer, bank] : m.banks) banks.push_back(model / bank.file);
-      DiskTarget target = DiskTarget::of_files(banks, m.layout.record_bytes);
+      DiskTarget target = DiskTarget::of_container(model, m);
       if (!target.sparse() && target.slots().size() * m.layout.record_bytes >= kProbeBytes) return target;
     } catch (const Error&) {  // the page says what is wrong with it
     }

@@ -32,7 +32,7 @@ struct Model {
   Manifest manifest;
   std::string kind;          // "container", "checkpoint", "config"
   std::uint64_t source = 0;  // bytes of the checkpoint
-  std::vector<fs::path> banks;
+  fs::path directory;        // of a container; else empty
 };
 
 struct Machine {
@@ -88,7 +88,7 @@ Model load_model(const fs::path& path, const Recipe& recipe) {
     model.kind = "container";
     model.manifest = parse_manifest(read_text_file(manifest, kMaxManifestBytes), manifest.string());
     model.source = checkpoint_bytes(model.manifest.model, model.manifest.config);
-    for (const auto& [layer, bank] : model.manifest.banks) model.banks.push_back(path / bank.file);
+    model.directory = path;
     return model;
   }
   const fs::path config_path = fs::is_directory(path) ? path / "config.json" : path;
@@ -123,8 +123,8 @@ double positive(const cli::po::variables_map& vm, const char* option) {
 }
 
 void measure_disk(const Model& model, Speeds& speeds) {
-  if (!model.banks.empty()) {
-    const DiskTarget target = DiskTarget::of_files(model.banks, model.manifest.layout.record_bytes);
+  if (!model.directory.empty() && !model.manifest.banks.empty()) {
+    const DiskTarget target = DiskTarget::of_container(model.directory, model.manifest);
     if (!target.sparse()) {
       DiskBench bench(target);
       const DiskRow row = bench.run(true, kMeasureDepth, kMeasureSeconds, [] { return cli::interrupted(); });

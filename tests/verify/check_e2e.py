@@ -4,12 +4,10 @@ import concurrent.futures
 import json
 import os
 import random
-import signal
 import subprocess
-import time
 import unittest
 
-from support import Case, VERIFY, flip, run
+from support import Case, VERIFY, flip, interrupt, run
 
 
 def names_it(report, name, offset):
@@ -114,13 +112,7 @@ class Ghost(Case):
     def interrupt(self, *args):
         process = subprocess.Popen([VERIFY, "check", self.folder, "--json", *args], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL)
-        read, deadline = 0, time.monotonic() + 60
-        while read < 500e6 and time.monotonic() < deadline:  # it is at work, and catches the signal
-            time.sleep(0.05)
-            with open(f"/proc/{process.pid}/io") as f:
-                read = int(f.readline().split()[1])
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate()
+        out = interrupt(process, 500e6)
         self.assertEqual(process.returncode, 5)
         with open(os.path.join(self.folder, ".check-state")) as f:
             f.readline()

@@ -10,7 +10,7 @@ import time
 import unittest
 import zlib
 
-from support import Case, VERIFY, allocated, flip, run, size
+from support import Case, VERIFY, allocated, flip, interrupt, run, size
 
 RECORD = 8192
 SMALL = ("--headers", "--layers", "2", "--expert-count", "4")
@@ -106,13 +106,7 @@ class Copy(Case):
         self.ok("seal", source, "-q")
         for command in (["copy", source, self.path("copy.waste")], ["repair", source, "--from", self.dir]):
             process = subprocess.Popen([VERIFY, *command, "-q"], stdout=subprocess.PIPE)
-            read, deadline = 0, time.monotonic() + 60
-            while read < 100e6 and time.monotonic() < deadline:  # it is at work, and catches the signal
-                time.sleep(0.01)
-                with open(f"/proc/{process.pid}/io") as f:
-                    read = int(f.readline().split()[1])
-            process.send_signal(signal.SIGINT)
-            out, _ = process.communicate()
+            out = interrupt(process, 100e6)
             self.assertEqual(process.returncode, 5, command)
             self.assertIn(b"interrupted; run this again to go on", out)
             self.assertNotIn(b"nothing to repair", out)

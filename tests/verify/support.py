@@ -2,8 +2,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 VERIFY = os.environ["WASTE_VERIFY"]
@@ -58,6 +60,17 @@ class Case(unittest.TestCase):
         self.assertEqual(result.returncode, code, (args, result.stdout, result.stderr))
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
         return result.stderr
+
+
+def interrupt(process, after):
+    """Sends SIGINT once the process has read so many bytes: it is at work, and catches the signal. Its output."""
+    read, deadline = 0, time.monotonic() + 60
+    while read < after and time.monotonic() < deadline:
+        time.sleep(0.01)
+        with open(f"/proc/{process.pid}/io") as f:
+            read = int(f.readline().split()[1])
+    process.send_signal(signal.SIGINT)
+    return process.communicate()[0]
 
 
 def size(folder, name):
